@@ -1,0 +1,430 @@
+//! What a sandbox backend must be. Owned here so that the runtime knows no namespace, descriptor or SID.
+
+use crate::code::Code;
+use crate::effective::{EffectivePolicy, FileIdentity, PartialRule, SandboxMode, Sha256Digest};
+use crate::fault::Refusal;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A control that a backend can apply, or report as missing (X-PARTIAL).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Control {
+    /// Only granted paths exist in the program's view.
+    FilesystemView,
+    /// Read, write, execute and delete apart, per root.
+    FilesystemRights,
+    /// Truncation is covered by the write right.
+    FilesystemTruncate,
+    /// chmod, chown, utimes and xattrs outside the grants.
+    FilesystemMetadata,
+    /// Nothing that is not granted executable can be run or mapped as code.
+    Execution,
+    /// No network beyond the granted level.
+    Network,
+    /// No IPC with the outside.
+    Ipc,
+    /// No signal to the outside.
+    SignalScope,
+    /// The system call table.
+    SyscallFilter,
+    /// The tree ends with the Task, whatever it does.
+    ProcessTree,
+    /// Other processes are invisible.
+    ProcessView,
+    /// Memory limit of the whole tree.
+    MemoryTree,
+    /// Process count limit of the whole tree.
+    Pids,
+    /// Disk quota in granted roots.
+    WorkspaceQuota,
+    /// Disk quota in private areas.
+    PrivateQuota,
+    /// Runs under a user id that owns nothing on the host.
+    UidSeparation,
+}
+
+impl Control {
+    /// The stable word, as in `missing: [memory_tree]`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::FilesystemView => "filesystem_view",
+            Self::FilesystemRights => "filesystem_rights",
+            Self::FilesystemTruncate => "filesystem_truncate",
+            Self::FilesystemMetadata => "filesystem_metadata",
+            Self::Execution => "execution",
+            Self::Network => "network",
+            Self::Ipc => "ipc",
+            Self::SignalScope => "signal_scope",
+            Self::SyscallFilter => "syscall_filter",
+            Self::ProcessTree => "process_tree",
+            Self::ProcessView => "process_view",
+            Self::MemoryTree => "memory_tree",
+            Self::Pids => "pids",
+            Self::WorkspaceQuota => "workspace_quota",
+            Self::PrivateQuota => "private_quota",
+            Self::UidSeparation => "uid_separation",
+        }
+    }
+
+    /// Resource controls are listed when missing but leave the level `full` (X-PARTIAL).
+    pub fn decides_level(self) -> bool {
+        !matches!(
+            self,
+            Self::MemoryTree
+                | Self::Pids
+                | Self::WorkspaceQuota
+                | Self::PrivateQuota
+                | Self::UidSeparation
+        )
+    }
+}
+
+/// How much is enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Some file, network, IPC or tree control is missing.
+    Partial,
+    /// All of them are applied.
+    Full,
+}
+
+/// What a backend enforces on this machine for this policy. The level follows from the missing controls.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Enforcement {
+    level: Level,
+    missing: Vec<Control>,
+}
+
+impl Enforcement {
+    /// Judges the level from what is missing.
+    pub fn missing(missing: impl IntoIterator<Item = Control>) -> Self {
+        let mut missing: Vec<Control> = missing.into_iter().collect();
+        missing.sort_unstable();
+        missing.dedup();
+        let level = if missing.iter().any(|control| control.decides_level()) {
+            Level::Partial
+        } else {
+            Level::Full
+        };
+        Self { level, missing }
+    }
+
+    /// `full` or `partial`.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// What is missing, in order.
+    pub fn missing_controls(&self) -> &[Control] {
+        &self.missing
+    }
+
+    /// Compares what is enforced with what the policy needs; the only maker of [`StartPermit`].
+    ///
+    /// # Errors
+    /// `sandbox.partial` with the missing controls, unless the mode is read-only and `sandbox.partial` accepts that.
+    pub fn permit(&self, policy: &EffectivePolicy) -> Result<StartPermit, Refusal> {
+        let accepted =
+            policy.mode() == SandboxMode::ReadOnly && policy.partial() == PartialRule::ReadOnly;
+        if self.level == Level::Full || accepted {
+            return Ok(StartPermit {
+                _made_by_comparison: (),
+            });
+        }
+        let missing: Vec<&str> = self
+            .missing
+            .iter()
+            .filter(|control| control.decides_level())
+            .map(|control| control.word())
+            .collect();
+        Err(Refusal::new(
+            Code::SandboxPartial,
+            "sandbox.partial",
+            missing.join(", "),
+        ))
+    }
+}
+
+/// Proof that what is enforced was compared with what is needed. Not `Clone`: one start each.
+#[derive(Debug)]
+pub struct StartPermit {
+    _made_by_comparison: (),
+}
+
+/// Why a sandbox could not do it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SandboxError {
+    /// The machine cannot confine at all: `SANDBOX_UNAVAILABLE`.
+    #[error("SANDBOX_UNAVAILABLE at {stage}: {reason}")]
+    Unavailable {
+        /// Which step could not be made.
+        stage: &'static str,
+        /// The operating system's reason.
+        reason: String,
+    },
+    /// The policy refuses this.
+    #[error("refused: {0:?}")]
+    Refused(Box<Refusal>),
+    /// The program does not exist (exit 127).
+    #[error("not found: {0}")]
+    NotFound(PathBuf),
+    /// The program exists and cannot be executed (exit 126), with the errno.
+    #[error("cannot execute {path}: errno {errno}")]
+    NotExecutable {
+        /// The program.
+        path: PathBuf,
+        /// The kernel's answer.
+        errno: i32,
+    },
+    /// The sandbox broke while it ran (exit 125).
+    #[error("sandbox failed at {stage}: {reason}")]
+    Failed {
+        /// Which step failed.
+        stage: &'static str,
+        /// The operating system's reason.
+        reason: String,
+    },
+    /// Something was left after the end (SEC-INV-10).
+    #[error("residue: {what}")]
+    Residue {
+        /// What was left.
+        what: String,
+    },
+}
+
+impl From<Refusal> for SandboxError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(Box::new(refusal))
+    }
+}
+
+impl SandboxError {
+    /// The stable code.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Unavailable { .. } => Code::SandboxUnavailable,
+            Self::Refused(refusal) => refusal.code,
+            Self::NotFound(_) => Code::ProcessNotFound,
+            Self::NotExecutable { .. } => Code::ExecutableDenied,
+            Self::Failed { .. } => Code::SandboxFailed,
+            Self::Residue { .. } => Code::SandboxResidue,
+        }
+    }
+}
+
+/// Something on the host that a sandbox needs while it lives; journalled before it is made (DESIGN §12.3).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum HostResource {
+    /// A cgroup directory to remove.
+    Cgroup {
+        /// Its absolute path.
+        path: PathBuf,
+    },
+    /// A temporary file or directory to remove.
+    Temporary {
+        /// Its absolute path.
+        path: PathBuf,
+    },
+    /// The init process to end.
+    Process {
+        /// Its process id on the host.
+        pid: i32,
+        /// Its start time in clock ticks since boot, so that a reused id is not mistaken for it.
+        start_ticks: u64,
+    },
+}
+
+/// A backend: Linux, Windows, or the one that always says unavailable.
+pub trait SandboxBackend: Send + Sync + fmt::Debug {
+    /// What would be enforced for this policy on this machine. Changes nothing.
+    ///
+    /// # Errors
+    /// `Unavailable` where nothing can be confined.
+    fn survey(&self, policy: &EffectivePolicy) -> Result<Enforcement, SandboxError>;
+
+    /// Builds one Task's sandbox up to the point where only the permit is missing.
+    ///
+    /// # Errors
+    /// `Unavailable`, or a refusal of the policy itself.
+    fn prepare(
+        &self,
+        policy: &Arc<EffectivePolicy>,
+        task: &str,
+    ) -> Result<Box<dyn PreparedSandbox>, SandboxError>;
+}
+
+/// A sandbox that is ready and waits for its permit.
+pub trait PreparedSandbox: Send {
+    /// What will really be enforced.
+    fn enforcement(&self) -> &Enforcement;
+
+    /// What must be in the journal before the start.
+    fn host_resources(&self) -> Vec<HostResource>;
+
+    /// Starts it (BeginTask).
+    ///
+    /// # Errors
+    /// `Failed`, with everything undone.
+    fn start(self: Box<Self>, permit: StartPermit) -> Result<Arc<dyn TaskSandbox>, SandboxError>;
+}
+
+/// A Task's running sandbox: init inside, programs on request.
+pub trait TaskSandbox: Send + Sync {
+    /// Runs one program to its end. Blocks; call it off the async threads. A concurrent [`TaskSandbox::kill`] ends it.
+    ///
+    /// # Errors
+    /// Before the start: a refusal, not found, not executable. After it: `Failed`.
+    fn run(&self, request: &ProcessRequest) -> Result<ProcessOutcome, SandboxError>;
+
+    /// Ends everything at once, from any thread. `run` then returns [`ProcessEnd::Killed`] or `Failed`.
+    fn kill(&self);
+
+    /// EndTask: ends the tree, waits for it, removes what was made and verifies that nothing is left. A second call is fine.
+    ///
+    /// # Errors
+    /// `Residue`, naming what is left.
+    fn end(&self) -> Result<(), SandboxError>;
+}
+
+/// Why a program may start (DESIGN §11.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProgramClass {
+    /// A pinned entry that is no shell.
+    Entry,
+    /// A pinned shell.
+    Shell,
+    /// Below an entry's runtime root.
+    RuntimeComponent,
+    /// Built in a development workspace.
+    WorkspaceArtifact,
+    /// Chosen by the human at `exec`.
+    Operator,
+}
+
+/// The exact program to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramIdentity {
+    /// Resolved absolute path, the same inside the sandbox.
+    pub path: PathBuf,
+    /// Why it may start.
+    pub class: ProgramClass,
+    /// For pinned programs: the file that carried the approved bytes. A different file is refused as `executable.hash_changed`.
+    pub identity: Option<FileIdentity>,
+    /// The approved or recorded bytes, for the audit.
+    pub sha256: Option<Sha256Digest>,
+}
+
+/// One program to run: exact argv, never a shell string.
+#[derive(Clone, Debug)]
+pub struct ProcessRequest {
+    /// What to start.
+    pub program: ProgramIdentity,
+    /// The whole argument vector; `argv[0]` is what the program sees as its name.
+    pub argv: Vec<OsString>,
+    /// Absolute resolved working directory inside a granted directory.
+    pub cwd: PathBuf,
+    /// Bytes for standard input; nothing means end of file at once.
+    pub stdin: Option<Vec<u8>>,
+    /// Wall clock limit, already capped by the policy.
+    pub timeout: Duration,
+    /// Where output beyond the kept part goes; `None` drops it (and says so).
+    pub spool_directory: Option<PathBuf>,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "how", rename_all = "snake_case")]
+pub enum ProcessEnd {
+    /// With this status.
+    Exited {
+        /// 0 to 255.
+        status: i32,
+    },
+    /// By this signal.
+    Signaled {
+        /// Signal number.
+        signal: i32,
+    },
+    /// It ran out of time and its tree was ended.
+    TimedOut,
+    /// It ran out of memory and its tree was ended.
+    OutOfMemory,
+    /// The Task was ended while it ran.
+    Killed,
+}
+
+impl ProcessEnd {
+    /// The shell's number for it: the status, 128 + n for a signal, 124 for a timeout, 137 when killed.
+    pub fn exit_code(self) -> i32 {
+        match self {
+            Self::Exited { status } => status,
+            Self::Signaled { signal } => 128 + signal,
+            Self::TimedOut => 124,
+            Self::OutOfMemory | Self::Killed => 137,
+        }
+    }
+
+    /// Whether it is a success.
+    pub fn is_success(self) -> bool {
+        self == Self::Exited { status: 0 }
+    }
+}
+
+/// One captured stream: head and tail kept, the rest counted and spooled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CapturedOutput {
+    /// The first bytes.
+    pub head: Vec<u8>,
+    /// The last bytes; empty when everything is in `head`.
+    pub tail: Vec<u8>,
+    /// All bytes the program wrote.
+    pub total_bytes: u64,
+    /// The whole stream, when it was longer than what is kept.
+    pub spooled: Option<PathBuf>,
+}
+
+impl CapturedOutput {
+    /// Bytes that are neither in `head` nor in `tail`.
+    pub fn omitted_bytes(&self) -> u64 {
+        self.total_bytes
+            .saturating_sub(self.head.len() as u64 + self.tail.len() as u64)
+    }
+}
+
+/// Something the sandbox denied a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Denial {
+    /// `open`, `connect`, `exec`, …
+    pub operation: String,
+    /// Path or address.
+    pub target: String,
+    /// The rule that denied it.
+    pub rule: String,
+    /// How often.
+    pub count: u32,
+}
+
+/// What one program did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessOutcome {
+    /// How it ended.
+    pub end: ProcessEnd,
+    /// Standard output.
+    pub stdout: CapturedOutput,
+    /// Standard error.
+    pub stderr: CapturedOutput,
+    /// Wall clock time.
+    pub elapsed: Duration,
+    /// What was seen denied; empty where the backend cannot see it.
+    pub denials: Vec<Denial>,
+    /// Processes still alive in the Task's sandbox when the program ended (daemons it left); they end with the Task at the latest.
+    pub leftovers: u32,
+}
