@@ -7,6 +7,7 @@
 
 pub mod call;
 pub mod code;
+pub mod config;
 pub mod effective;
 pub mod fault;
 pub mod ids;
