@@ -1,0 +1,38 @@
+//! The local file over the base file (DESIGN §10.1): maps together, everything else replaced, before any typing.
+
+use super::finding::FindingCode;
+use super::node::{Content, Node};
+use super::report::{Details, Report, join};
+
+/// Merges `local` over `base`. Every node keeps the position of the file it comes from.
+///
+/// A key without value in the local file would erase a whole section of the base file, protections included; that is an
+/// error, because it is nearly always a section whose lines are commented out.
+pub(super) fn merge(base: &mut Node, local: Node, path: &str, report: &mut Report<'_>) {
+    let erases = local.is_null();
+    match (&mut base.content, local.content) {
+        (Content::Map(known), Content::Map(entries)) => {
+            for entry in entries {
+                let path = join(path, &entry.key);
+                if let Some(old) = known.iter_mut().find(|old| old.key == entry.key) {
+                    old.mark = entry.mark;
+                    merge(&mut old.value, entry.value, &path, report);
+                } else {
+                    known.push(entry);
+                }
+            }
+        }
+        (Content::Map(known), _) if erases && !known.is_empty() => {
+            report.add(
+                FindingCode::EmptyOverride,
+                local.mark,
+                path,
+                Details::default(),
+            );
+        }
+        (_, content) => {
+            base.mark = local.mark;
+            base.content = content;
+        }
+    }
+}
