@@ -1,6 +1,7 @@
 //! The plan of a run: planned Tasks, their order and their critical path.
 
 mod change;
+mod places;
 mod proposal;
 mod structure;
 

@@ -1,8 +1,8 @@
 //! From ids to nodes: who is in the graph, who depends on whom, and the rules about that.
 
 use std::collections::BTreeSet;
-use std::collections::btree_map::{BTreeMap, Entry};
 
+use super::places::Places;
 use crate::{
     Dag, DagError, NodeIndex, PlanError, PlanRules, PlannedTask, TaskId, TaskProposal, ToolId,
 };
@@ -35,8 +35,6 @@ impl<'a> From<&'a TaskProposal> for Member<'a> {
     }
 }
 
-type Places = BTreeMap<TaskId, NodeIndex>;
-
 /// The shape of a valid graph: ids are unique, dependencies exist, there is no cycle and no split verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Structure {
@@ -64,22 +62,18 @@ impl Structure {
 
     /// Where a Task is in creation order.
     pub(super) fn place(&self, id: &TaskId) -> Option<usize> {
-        self.places.get(id).map(|node| node.place())
+        self.places.of(id).map(NodeIndex::place)
     }
 }
 
-/// The first Task with an id has it; a second one is a problem, and its dependencies are still looked at.
+/// A second Task with an id is a problem; its dependencies are still looked at.
 fn places(members: &[Member<'_>], problems: &mut Vec<PlanError>) -> Places {
-    let mut places = Places::new();
-    // A graph too large for 32 bits is refused by `Dag::build`, so counting may stop there.
-    for (node, member) in (0_u32..).map(NodeIndex).zip(members) {
-        match places.entry(member.id.clone()) {
-            Entry::Vacant(free) => {
-                free.insert(node);
-            }
-            Entry::Occupied(_) => problems.push(PlanError::DuplicateId {
+    let mut places = Places::for_tasks(members.len());
+    for member in members {
+        if !places.take_next(member.id) {
+            problems.push(PlanError::DuplicateId {
                 id: member.id.clone(),
-            }),
+            });
         }
     }
     places
@@ -97,8 +91,8 @@ fn edges(
                 problems.push(PlanError::SelfDependency { id: on.clone() });
                 continue;
             }
-            match places.get(on) {
-                Some(&before) => edges.push((before, node)),
+            match places.of(on) {
+                Some(before) => edges.push((before, node)),
                 None => problems.push(PlanError::UnknownDependency {
                     task: member.id.clone(),
                     on: on.clone(),
