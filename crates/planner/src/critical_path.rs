@@ -31,52 +31,43 @@ impl CriticalPath {
         dag: &Dag,
         counts: impl Fn(&PlannedTask) -> bool,
     ) -> Self {
-        let mut reached: Vec<Option<Reached>> = vec![None; tasks.len()];
+        // Zero says "not counted": a Task that counts costs at least six sixths, because `0 < O`. Predecessors are not
+        // remembered but found again for the few Tasks on the path: the less this pass touches, the nearer it stays to linear
+        // once it has outgrown the caches (P-7).
+        let mut costs = vec![TokenSixths::ZERO; tasks.len()];
         for &node in dag.order() {
             let task = &tasks[node.place()];
-            if !counts(task) {
-                continue;
+            if counts(task) {
+                let before = dearest_before(dag, node, &costs);
+                let cost_before = before.map_or(TokenSixths::ZERO, |(_, cost)| cost);
+                costs[node.place()] = cost_before.plus(task.estimate.expected_sixths());
             }
-            let dearest = dag
-                .predecessors(node)
-                .iter()
-                .filter_map(|&before| reached[before.place()].map(|r| (before, r.cost)))
-                .reduce(dearer_or_earlier);
-            let before_it = dearest.map_or(TokenSixths::ZERO, |(_, cost)| cost);
-            reached[node.place()] = Some(Reached {
-                cost: before_it.plus(task.estimate.expected_sixths()),
-                from: dearest.map(|(before, _)| before),
-            });
         }
-        Self::walk_back(tasks, &reached)
+        Self::walk_back(tasks, dag, &costs)
     }
 
-    fn walk_back(tasks: &[PlannedTask], reached: &[Option<Reached>]) -> Self {
-        let mut cumulative = Vec::with_capacity(tasks.len());
-        let mut end: Option<(NodeIndex, TokenSixths)> = None;
-        for (place, (task, reached)) in tasks.iter().zip(reached).enumerate() {
-            let Some(Reached { cost, .. }) = *reached else {
-                continue;
-            };
-            cumulative.push(CumulativeTokenCost {
-                id: task.id.clone(),
-                cumulative_token_cost: cost,
-            });
-            // `Dag::build` has checked that every place fits 32 bits.
-            let here = (NodeIndex(place as u32), cost);
-            end = Some(end.map_or(here, |best| dearer_or_earlier(best, here)));
-        }
+    fn walk_back(tasks: &[PlannedTask], dag: &Dag, costs: &[TokenSixths]) -> Self {
+        let end = dearest((0_u32..).map(NodeIndex).zip(costs.iter().copied()));
         let mut backward = Vec::new();
-        let mut next = end.map(|(node, _)| node);
-        while let Some(node) = next {
+        let mut next = end;
+        while let Some((node, _)) = next {
             backward.push(tasks[node.place()].id.clone());
-            next = reached[node.place()].and_then(|r| r.from);
+            next = dearest_before(dag, node, costs);
         }
         backward.reverse();
+        let counted = tasks
+            .iter()
+            .zip(costs)
+            .filter(|(_, cost)| **cost != TokenSixths::ZERO);
         Self {
             tasks: backward,
             expected: end.map_or(TokenSixths::ZERO, |(_, cost)| cost),
-            cumulative,
+            cumulative: counted
+                .map(|(task, &cumulative_token_cost)| CumulativeTokenCost {
+                    id: task.id.clone(),
+                    cumulative_token_cost,
+                })
+                .collect(),
         }
     }
 
@@ -105,20 +96,18 @@ impl CriticalPath {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Reached {
-    cost: TokenSixths,
-    from: Option<NodeIndex>,
-}
-
 type Candidate = (NodeIndex, TokenSixths);
 
-fn dearer_or_earlier(a: Candidate, b: Candidate) -> Candidate {
-    if b.1 > a.1 || (b.1 == a.1 && b.0 < a.0) {
-        b
-    } else {
-        a
-    }
+/// The dearest of those that count; of equally dear ones, the one created first.
+fn dearest(candidates: impl Iterator<Item = Candidate>) -> Option<Candidate> {
+    candidates
+        .filter(|(_, cost)| *cost != TokenSixths::ZERO)
+        .reduce(|a, b| if (b.1, a.0) > (a.1, b.0) { b } else { a })
+}
+
+fn dearest_before(dag: &Dag, node: NodeIndex, costs: &[TokenSixths]) -> Option<Candidate> {
+    let before = dag.predecessors(node).iter();
+    dearest(before.map(|&before| (before, costs[before.place()])))
 }
 
 impl Serialize for CriticalPath {

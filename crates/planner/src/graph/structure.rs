@@ -107,19 +107,27 @@ fn edges(
 ///
 /// This also holds when the other Task is completed. The dependency is then satisfied anyway, so a replan can leave it out.
 fn split_verifications(members: &[Member<'_>], dag: &Dag, rules: &PlanRules) -> Vec<PlanError> {
+    let verifies = |member: &Member<'_>| rules.verifies_its_own_edits(member.required_tools);
+    if !members.iter().any(verifies) {
+        return Vec::new();
+    }
+    let edits: Vec<bool> = members
+        .iter()
+        .map(|member| rules.edits(member.required_tools))
+        .collect();
     let mut earliest_edit: Vec<Option<NodeIndex>> = vec![None; members.len()];
     for &node in dag.order() {
         let before = dag.predecessors(node).iter();
         earliest_edit[node.place()] = before
             .flat_map(|&before| {
-                let edits = rules.edits(members[before.place()].required_tools);
+                let edits = edits[before.place()];
                 [edits.then_some(before), earliest_edit[before.place()]]
             })
             .flatten()
             .min();
     }
     let split = |(member, edit): (&Member<'_>, Option<NodeIndex>)| {
-        let edit = edit.filter(|_| rules.verifies_its_own_edits(member.required_tools))?;
+        let edit = edit.filter(|_| verifies(member))?;
         Some(PlanError::SplitVerification {
             task: member.id.clone(),
             edit_task: members[edit.place()].id.clone(),
