@@ -6,9 +6,11 @@ use super::report::{Details, finding};
 use super::settings::Config;
 use super::words::Transport;
 
-/// A key or a section with everything below it, and whether the written value asks for what is not there yet. Shorten the
-/// table as features arrive.
-const LATER: &[(&str, Code, fn(&Config) -> bool)] = &[
+/// Whether what is written asks for something that is not there yet.
+type Asks = fn(&Config) -> bool;
+
+/// A key or a section with everything below it. Shorten the table as features arrive.
+const LATER: &[(&str, Code, Asks)] = &[
     ("agent.box", Code::LaterKey, |config| {
         config.agent.box_id != defaults::BOX_ID
     }),

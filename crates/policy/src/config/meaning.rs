@@ -4,7 +4,7 @@ use super::defaults;
 use super::finding::FindingCode as Code;
 use super::node::Mark;
 use super::report::{Details, Report};
-use super::scalar::{At, Decimal, Whole};
+use super::scalar::{At, Decimal, Item, Whole};
 use super::settings as plain;
 use super::shapes::{Extra, is_local};
 use super::words::{HardBlock, LogLevel, Operation, Transport, Word};
@@ -39,7 +39,7 @@ pub(super) fn root(written: w::Root, report: &mut Report<'_>) -> Option<plain::C
         logging,
         telemetry,
     } = written;
-    version(schema_version, report);
+    required(schema_version, "schema_version", Mark::start(0), report);
     let ollama_mark = ollama.as_ref().map_or(Mark::start(0), |at| at.mark);
     let ollama = self::ollama(section(ollama), ollama_mark, report);
     let sandbox = super::sandbox::sandbox(section(sandbox), report);
@@ -107,22 +107,6 @@ pub(super) fn required<T>(
         report.add(Code::MissingKey, mark, key, Details::default());
     }
     written.map(|at| at.value)
-}
-
-fn version(written: Option<At<Whole<{ i64::MIN }, { i64::MAX }>>>, report: &mut Report<'_>) {
-    let mark = written.as_ref().map_or(Mark::start(0), |at| at.mark);
-    match required(written, "schema_version", Mark::start(0), report) {
-        None | Some(Whole(2)) => {}
-        Some(Whole(other)) => {
-            let code = if other == 1 {
-                Code::VersionOne
-            } else {
-                Code::VersionUnknown
-            };
-            let details = Details::allowed("2").with_value(other.to_string());
-            report.add(code, mark, "schema_version", details);
-        }
-    }
 }
 
 fn application(written: w::Application) -> plain::Application {
@@ -312,7 +296,7 @@ fn options(written: w::Options, report: &mut Report<'_>) -> plain::OllamaOptions
         repeat_penalty: decimal(repeat_penalty),
         presence_penalty: decimal(presence_penalty),
         frequency_penalty: decimal(frequency_penalty),
-        stop: stop.map(|at| at.value.into_iter().map(|item| item.value).collect()),
+        stop: stop.map(|at| at.value.map(|text| text)),
     }
 }
 
@@ -371,10 +355,7 @@ fn guard(written: w::Guard, max_mode: SandboxMode, report: &mut Report<'_>) -> p
         max_tool_calls_per_task: number(max_tool_calls_per_task, defaults::TOOL_CALLS),
         repetition_notice: number(repetition_notice, defaults::REPETITION),
         hard_block: or(hard_block, HardBlock::Enforce),
-        url_allowlist: section(url_allowlist)
-            .into_iter()
-            .map(|item| item.value.0)
-            .collect(),
+        url_allowlist: section(url_allowlist).map(|pattern| pattern.0),
     }
 }
 
@@ -384,12 +365,10 @@ fn approvals(written: w::Approvals, report: &mut Report<'_>) -> plain::Approvals
         timeout_seconds,
     } = written;
     let ask = match ask {
-        Some(at) => at
-            .value
-            .into_iter()
-            .enumerate()
-            .filter_map(|(index, item)| self::ask(item, &format!("approvals.ask[{index}]"), report))
-            .collect(),
+        Some(at) => {
+            let items = at.value.0.into_iter();
+            items.filter_map(|item| self::ask(item, report)).collect()
+        }
         None => Operation::WORDS
             .iter()
             .filter(|(word, _)| defaults::ASK.contains(word))
@@ -402,25 +381,19 @@ fn approvals(written: w::Approvals, report: &mut Report<'_>) -> plain::Approvals
     }
 }
 
-fn ask(item: At<w::Ask>, key: &str, report: &mut Report<'_>) -> Option<plain::Ask> {
+fn ask(item: Item<w::Ask>, report: &mut Report<'_>) -> Option<plain::Ask> {
     let w::AskCommand { name, argv } = match item.value {
         w::Ask::Operation(operation) => return Some(plain::Ask::Operation(operation)),
         w::Ask::Command(command) => command,
     };
+    let key = format!("approvals.ask[{}]", item.index);
     let argv_key = format!("{key}.argv");
     let argv_mark = argv.as_ref().map_or(item.mark, |at| at.mark);
     let name = required(name, &format!("{key}.name"), item.mark, report);
-    let argv: Vec<String> = required(argv, &argv_key, item.mark, report)?
-        .into_iter()
-        .map(|word| word.value.0)
-        .collect();
+    let argv = required(argv, &argv_key, item.mark, report)?.map(|word| word.0);
     if argv.is_empty() && !report.mentions(&argv_key) {
-        report.add(
-            Code::MissingKey,
-            argv_mark,
-            &format!("{argv_key}[0]"),
-            Details::default(),
-        );
+        let first = format!("{argv_key}[0]");
+        report.add(Code::MissingKey, argv_mark, &first, Details::default());
     }
     Some(plain::Ask::Command {
         name: name?.0,

@@ -2,7 +2,7 @@
 
 use super::finding::FindingCode;
 use super::report::{Details, Report};
-use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError};
+use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, StructureStyle};
 use std::collections::HashMap;
 
 /// Weight of one file with its aliases expanded: a node weighs 1, and 1 more for every 64 bytes of text. A full file of
@@ -147,15 +147,38 @@ pub(super) fn parse(
         root: None,
         documents: 0,
     };
+    let lines: Vec<&str> = text.lines().collect();
     for event in Parser::new_from_str_with_options(text, options) {
         let (event, span) = match event {
             Ok(event) => event,
             Err(error) => {
-                syntax(&error, text, source, report);
+                syntax(&error, &lines, source, report);
                 return Err(NotYaml);
             }
         };
         let mark = Mark::at(source, span.start);
+        if !tree.in_flow()
+            && matches!(
+                &event,
+                Event::Scalar(..)
+                    | Event::MappingStart(..)
+                    | Event::SequenceStart(..)
+                    | Event::Alias(_)
+            )
+            && let Some(column) = tab_before(
+                lines.get(mark.line - 1).copied().unwrap_or_default(),
+                mark.column,
+            )
+        {
+            // The parser would take it, but two editors would show two different nestings.
+            report.add(
+                FindingCode::Tab,
+                Mark { column, ..mark },
+                "",
+                Details::default(),
+            );
+            return Err(NotYaml);
+        }
         if let Err((code, mark, key)) = tree.take(event, mark, report) {
             report.add(code, mark, &key, Details::default());
             return Err(NotYaml);
@@ -173,23 +196,37 @@ fn end_of(text: &str, source: usize) -> Mark {
     }
 }
 
-fn syntax(error: &ScanError, text: &str, source: usize, report: &mut Report<'_>) {
+/// The column of a tab in the indentation of what starts at `column`.
+fn tab_before(line: &str, column: usize) -> Option<usize> {
+    let mut indent = line.chars().take(column - 1);
+    indent
+        .clone()
+        .all(char::is_whitespace)
+        .then(|| indent.position(|c| c == '\t'))?
+        .map(|position| position + 1)
+}
+
+fn syntax(error: &ScanError, lines: &[&str], source: usize, report: &mut Report<'_>) {
     let mut mark = Mark::at(source, *error.marker());
-    let line = text.lines().nth(mark.line - 1).unwrap_or_default();
-    let indent = line.len() - line.trim_start().len();
-    let tab = line.get(..indent).and_then(|indent| indent.find('\t'));
-    let code = match error.kind() {
-        ErrorKind::RecursionLimitExceeded => FindingCode::TooComplex,
-        ErrorKind::TabNotAllowed
-        | ErrorKind::TabInBlockIndentation
-        | ErrorKind::TabInIndentation
-        | ErrorKind::TabAtBlockScalarStart => FindingCode::Tab,
-        _ if tab.is_some() => FindingCode::Tab,
+    // A tab in the indentation is what people do not see: looked for in the line of the error and in the one after it,
+    // because a tabbed line can be read as the rest of the value before it.
+    let tab = (mark.line..=mark.line + 1).find_map(|line| {
+        let text = lines.get(line - 1)?;
+        let indent = text.chars().take_while(|c| c.is_whitespace()).count();
+        Some((line, tab_before(text, indent + 1)?))
+    });
+    let code = match (error.kind(), tab) {
+        (ErrorKind::RecursionLimitExceeded, _) => FindingCode::TooComplex,
+        (_, Some((line, column))) => {
+            (mark.line, mark.column) = (line, column);
+            FindingCode::Tab
+        }
+        (ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation, None)
+        | (ErrorKind::TabInIndentation | ErrorKind::TabAtBlockScalarStart, None) => {
+            FindingCode::Tab
+        }
         _ => FindingCode::Syntax,
     };
-    if let (FindingCode::Tab, Some(tab)) = (code, tab) {
-        mark.column = tab + 1;
-    }
     report.add(code, mark, "", Details::detail(error.info()));
 }
 
@@ -205,6 +242,7 @@ struct Tree {
 
 struct Open {
     mark: Mark,
+    flow: bool,
     anchor: usize,
     items: Items,
 }
@@ -254,18 +292,18 @@ impl Tree {
                 self.count(node.weight(), node.depth(), mark)?;
                 self.place(node, 0, report)?;
             }
-            Event::SequenceStart(_, anchor, tag) => {
+            Event::SequenceStart(style, anchor, tag) => {
                 self.no_tag(tag.is_some(), mark)?;
-                self.start(mark, anchor, Items::List(Vec::new()))?;
+                self.start(mark, style, anchor, Items::List(Vec::new()))?;
             }
-            Event::MappingStart(_, anchor, tag) => {
+            Event::MappingStart(style, anchor, tag) => {
                 self.no_tag(tag.is_some(), mark)?;
                 let items = Items::Map {
                     entries: Vec::new(),
                     seen: HashMap::new(),
                     key: None,
                 };
-                self.start(mark, anchor, items)?;
+                self.start(mark, style, anchor, items)?;
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 if let Some(open) = self.open.pop() {
@@ -292,7 +330,17 @@ impl Tree {
         Ok(())
     }
 
-    fn start(&mut self, mark: Mark, anchor: usize, items: Items) -> Result<(), Refused> {
+    fn in_flow(&self) -> bool {
+        self.open.last().is_some_and(|open| open.flow)
+    }
+
+    fn start(
+        &mut self,
+        mark: Mark,
+        style: StructureStyle,
+        anchor: usize,
+        items: Items,
+    ) -> Result<(), Refused> {
         if let Some(Open {
             items: Items::Map { key: None, .. },
             ..
@@ -303,6 +351,7 @@ impl Tree {
         self.count(1, 1, mark)?;
         self.open.push(Open {
             mark,
+            flow: style == StructureStyle::Flow,
             anchor,
             items,
         });

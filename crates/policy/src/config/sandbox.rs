@@ -4,7 +4,7 @@ use super::defaults;
 use super::finding::FindingCode as Code;
 use super::meaning::{number, or, required, section};
 use super::report::{Details, Report};
-use super::scalar::At;
+use super::scalar::{At, Item, List};
 use super::settings as plain;
 use super::words::{MountAccess, NetworkAccess, Profile, ResourceProfile};
 use super::written as w;
@@ -30,15 +30,12 @@ pub(super) fn sandbox(written: w::Sandbox, report: &mut Report<'_>) -> plain::Sa
     let profile = self::profile(profile, max_mode, report);
     plain::Sandbox {
         profile,
-        workspaces: section(workspaces)
-            .into_iter()
-            .map(|item| item.value.0)
-            .collect(),
+        workspaces: section(workspaces).map(|path| path.0),
         mounts: self::mounts(section(mounts), profile, report),
         max_mode,
         partial: or(partial, PartialRule::ReadOnly),
         protect: match protect {
-            Some(at) => at.value.into_iter().map(|item| item.value.0).collect(),
+            Some(at) => at.value.map(|path| path.0),
             None => defaults::PROTECT.iter().map(PathBuf::from).collect(),
         },
         environment: environment.map_or_else(BTreeMap::new, |at| at.value.0),
@@ -70,20 +67,10 @@ fn profile(
     }
 }
 
-fn mounts(
-    written: Vec<At<w::Mount>>,
-    profile: Profile,
-    report: &mut Report<'_>,
-) -> Vec<plain::Mount> {
+fn mounts(written: List<w::Mount>, profile: Profile, report: &mut Report<'_>) -> Vec<plain::Mount> {
     let mut mounts = Vec::new();
-    for (
-        index,
-        At {
-            value: w::Mount { path, access },
-            mark,
-        },
-    ) in written.into_iter().enumerate()
-    {
+    for Item { index, mark, value } in written.0 {
+        let w::Mount { path, access } = value;
         let key = format!("sandbox.mounts[{index}]");
         let access_mark = access.as_ref().map_or(mark, |at| at.mark);
         let path = required(path, &format!("{key}.path"), mark, report);
@@ -118,7 +105,7 @@ fn execution(written: w::Execution, report: &mut Report<'_>) -> plain::Execution
     } = written;
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut kept = Vec::new();
-    for (index, At { value, mark }) in section(entries).into_iter().enumerate() {
+    for Item { index, mark, value } in section(entries).0 {
         let w::Entry {
             alias,
             path,
@@ -171,14 +158,16 @@ fn network(written: w::Network, report: &mut Report<'_>) -> NetworkPolicy {
         (
             "sandbox.network.local_endpoints",
             NetworkAccess::Local,
-            local_endpoints.as_ref().map(|at| (at.mark, at.value.len())),
+            local_endpoints
+                .as_ref()
+                .map(|at| (at.mark, at.value.0.len())),
         ),
         (
             "sandbox.network.restricted_endpoints",
             NetworkAccess::Restricted,
             restricted_endpoints
                 .as_ref()
-                .map(|at| (at.mark, at.value.len())),
+                .map(|at| (at.mark, at.value.0.len())),
         ),
     ];
     for (key, wanted, list) in lists {
@@ -195,8 +184,9 @@ fn network(written: w::Network, report: &mut Report<'_>) -> NetworkPolicy {
         }
     }
     let ports: BTreeSet<u16> = section(local_endpoints)
+        .map(port)
         .into_iter()
-        .map(|port| number(Some(port), 0))
+        .flatten()
         .collect();
     let endpoints = reachable(section(restricted_endpoints), report);
     match level {
@@ -207,31 +197,26 @@ fn network(written: w::Network, report: &mut Report<'_>) -> NetworkPolicy {
     }
 }
 
-fn reachable(written: Vec<At<w::Reachable>>, report: &mut Report<'_>) -> BTreeSet<(String, u16)> {
+fn port(written: w::Port) -> Option<u16> {
+    u16::try_from(written.0).ok()
+}
+
+fn reachable(written: List<w::Reachable>, report: &mut Report<'_>) -> BTreeSet<(String, u16)> {
     let mut endpoints = BTreeSet::new();
-    for (
-        index,
-        At {
-            value: w::Reachable { host, ports },
-            mark,
-        },
-    ) in written.into_iter().enumerate()
-    {
+    for Item { index, mark, value } in written.0 {
+        let w::Reachable { host, ports } = value;
         let key = format!("sandbox.network.restricted_endpoints[{index}]");
         let ports_key = format!("{key}.ports");
         let ports_mark = ports.as_ref().map_or(mark, |at| at.mark);
         let host = required(host, &format!("{key}.host"), mark, report);
         let ports = required(ports, &ports_key, mark, report);
-        if ports.as_ref().is_some_and(Vec::is_empty) && !report.mentions(&ports_key) {
+        if ports.as_ref().is_some_and(|ports| ports.0.is_empty()) && !report.mentions(&ports_key) {
             let details = Details::allowed("1..65535").with_value("restricted");
             report.add(Code::NetworkListEmpty, ports_mark, &ports_key, details);
         }
         if let (Some(host), Some(ports)) = (host, ports) {
-            endpoints.extend(
-                ports
-                    .into_iter()
-                    .map(|port| (host.0.clone(), number(Some(port), 0))),
-            );
+            let ports = ports.map(port).into_iter().flatten();
+            endpoints.extend(ports.map(|port| (host.0.clone(), port)));
         }
     }
     endpoints

@@ -211,7 +211,32 @@ impl Written for String {
     }
 }
 
-impl<T: Written> Written for Vec<At<T>> {
+/// An item of a list, with its number in the file also where items before it were wrong.
+#[derive(Clone, Debug)]
+pub(super) struct Item<T> {
+    pub(super) index: usize,
+    pub(super) mark: Mark,
+    pub(super) value: T,
+}
+
+/// A list of the items that could be read.
+#[derive(Clone, Debug)]
+pub(super) struct List<T>(pub(super) Vec<Item<T>>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> List<T> {
+    /// The plain values.
+    pub(super) fn map<U>(self, plain: impl Fn(T) -> U) -> Vec<U> {
+        self.0.into_iter().map(|item| plain(item.value)).collect()
+    }
+}
+
+impl<T: Written> Written for List<T> {
     fn read(node: &Node, key: &str, report: &mut Report<'_>) -> Option<Self> {
         let Content::List(items) = &node.content else {
             wrong(FindingCode::ExpectedList, "", node, key, report);
@@ -220,13 +245,13 @@ impl<T: Written> Written for Vec<At<T>> {
         let mut values = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
             let key = format!("{key}[{index}]");
-            report.written(&key, item.mark);
+            let mark = item.mark;
+            report.written(&key, mark);
             if let Some(value) = T::read(item, &key, report) {
-                let mark = item.mark;
-                values.push(At { value, mark });
+                values.push(Item { index, mark, value });
             }
         }
-        Some(values)
+        Some(Self(values))
     }
 
     fn keys(prefix: &str, out: &mut Vec<String>) {
@@ -234,6 +259,21 @@ impl<T: Written> Written for Vec<At<T>> {
         let mut below = Vec::new();
         T::keys(&format!("{prefix}[]"), &mut below);
         out.extend(below.into_iter().filter(|key| !key.ends_with(']')));
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for List<T> {
+    fn inline_schema() -> bool {
+        Vec::<T>::inline_schema()
+    }
+    fn schema_name() -> Cow<'static, str> {
+        Vec::<T>::schema_name()
+    }
+    fn schema_id() -> Cow<'static, str> {
+        Vec::<T>::schema_id()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Vec::<T>::json_schema(generator)
     }
 }
 

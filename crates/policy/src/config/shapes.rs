@@ -209,10 +209,12 @@ fn url_pattern(text: &str) -> Result<UrlPattern, Code> {
             .ok_or(Code::BadUrlPattern)?,
     };
     let host = host(name).map_err(|_| Code::BadUrlPattern)?;
-    let address = host.parse::<IpAddr>();
-    if address.is_ok()
-        && (subdomains || address.is_ok_and(|a| a.is_ipv6()) != rest.starts_with('['))
-    {
+    let bracketed = rest.starts_with('[');
+    let shape_fits = match host.parse::<IpAddr>() {
+        Ok(address) => !subdomains && address.is_ipv6() == bracketed,
+        Err(_) => !bracketed,
+    };
+    if !shape_fits {
         return Err(Code::BadUrlPattern);
     }
     Ok(UrlPattern {
@@ -496,5 +498,34 @@ impl JsonSchema for Gone {
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "deprecated": true })
+    }
+}
+
+/// `schema_version`: this program reads 2 and nothing else (X-SCHEMA).
+#[derive(Clone, Debug)]
+pub(super) struct Version;
+
+impl Written for Version {
+    fn read(node: &Node, key: &str, report: &mut Report<'_>) -> Option<Self> {
+        let code = match plain(node).and_then(whole) {
+            Some(2) => return Some(Self),
+            Some(1) => Code::VersionOne,
+            Some(_) => Code::VersionUnknown,
+            None => Code::ExpectedWhole,
+        };
+        wrong(code, "2", node, key, report);
+        None
+    }
+}
+
+impl JsonSchema for Version {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        "Version".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "const": 2 })
     }
 }

@@ -7,11 +7,11 @@ use super::defaults;
 use super::finding::FindingCode;
 use super::node::{Content, Node};
 use super::report::{Report, join};
-use super::scalar::{At, Decimal, Whole, Written, field, unknown, wrong};
+use super::scalar::{At, Decimal, List, Whole, Written, field, unknown, wrong};
 use super::settings::{KeepAlive, Think};
 use super::shapes::{
     Endpoint, EndpointOrOff, Extra, Gone, HostText, Language, Loopback, Name, PathOrDefault,
-    PathText, RelativePath, Text, UrlPatternText, Variables,
+    PathText, RelativePath, Text, UrlPatternText, Variables, Version,
 };
 use super::words::{
     HardBlock, LogLevel, MountAccess, NetworkAccess, Operation, Profile, ResourceProfile, Transport,
@@ -53,7 +53,7 @@ macro_rules! sections {
     )*};
 }
 
-type Port = Whole<1, 65_535>;
+pub(super) type Port = Whole<1, 65_535>;
 /// Byte limits go up to 1 GiB.
 type Bytes = Whole<1, 1_073_741_824>;
 
@@ -61,8 +61,8 @@ sections! {
     /// Configuration of agent-mcp, schema version 2.
     Root {
         /// Version of this schema: 2.
-        #[schemars(required, range(min = 2, max = 2))]
-        schema_version: Whole<{ i64::MIN }, { i64::MAX }>,
+        #[schemars(required)]
+        schema_version: Version,
         /// The program as a whole.
         application: Application,
         /// The MCP server.
@@ -236,7 +236,7 @@ sections! {
         /// Penalty for tokens by how often they came before.
         frequency_penalty: Decimal<-2000, 2000>,
         /// Texts that end an answer.
-        stop: Vec<At<String>>,
+        stop: List<String>,
         /// Ollama no longer reads it.
         tfs_z: Gone,
         /// Ollama no longer reads it.
@@ -266,9 +266,9 @@ sections! {
         #[schemars(extend("default" = "development"))]
         profile: Profile,
         /// Directories to work in. The first one is where MCP sessions start.
-        workspaces: Vec<At<PathText>>,
+        workspaces: List<PathText>,
         /// Further directories or files.
-        mounts: Vec<At<Mount>>,
+        mounts: List<Mount>,
         /// The widest mode that anybody can choose.
         #[schemars(extend("default" = "workspace-write"))]
         max_mode: SandboxMode,
@@ -277,7 +277,7 @@ sections! {
         partial: PartialRule,
         /// Relative paths that can be read but not written, at any depth of a workspace.
         #[schemars(extend("default" = defaults::PROTECT))]
-        protect: Vec<At<RelativePath>>,
+        protect: List<RelativePath>,
         /// Environment variables for sandboxed programs. Do not put secrets here.
         environment: Variables,
         /// Programs that may be started.
@@ -301,7 +301,7 @@ sections! {
     /// Programs that may be started.
     Execution {
         /// The programs.
-        entries: Vec<At<Entry>>,
+        entries: List<Entry>,
         /// Whether shells among them may start.
         #[schemars(extend("default" = "allow"))]
         shells: ShellRule,
@@ -328,9 +328,9 @@ sections! {
         #[schemars(extend("default" = "none"))]
         access: NetworkAccess,
         /// Ports of this machine's loopback, for access: local.
-        local_endpoints: Vec<At<Port>>,
+        local_endpoints: List<Port>,
         /// Hosts and ports, for access: restricted.
-        restricted_endpoints: Vec<At<Reachable>>,
+        restricted_endpoints: List<Reachable>,
     }
 
     /// A host that programs may connect to.
@@ -340,7 +340,7 @@ sections! {
         host: HostText,
         /// TCP ports.
         #[schemars(required, length(min = 1))]
-        ports: Vec<At<Port>>,
+        ports: List<Port>,
     }
 
     /// Memory, processes and time of a Task.
@@ -368,14 +368,14 @@ sections! {
         #[schemars(extend("default" = "enforce"))]
         hard_block: HardBlock,
         /// What tools may open: [scheme://]host[:port] or *.host; https where no scheme is written.
-        url_allowlist: Vec<At<UrlPatternText>>,
+        url_allowlist: List<UrlPatternText>,
     }
 
     /// Decisions that a human takes.
     Approvals {
         /// Operations, or own command patterns, that need a decision each time.
         #[schemars(extend("default" = defaults::ASK))]
-        ask: Vec<At<Ask>>,
+        ask: List<Ask>,
         /// Seconds to wait. Silence is a refusal.
         #[schemars(extend("default" = defaults::APPROVAL_SECONDS))]
         timeout_seconds: Whole<1, 86_400>,
@@ -388,7 +388,7 @@ sections! {
         name: Name,
         /// Words of the command line; * stands for one word, at the end for any number.
         #[schemars(required, length(min = 1))]
-        argv: Vec<At<Text>>,
+        argv: List<Text>,
     }
 
     /// The operator console.
