@@ -38,14 +38,6 @@ impl PlanRules {
         }
     }
 
-    pub(crate) fn verifies_its_own_edits(&self, tools: &BTreeSet<ToolId>) -> bool {
-        tools.contains(&self.edit_tool) && tools.contains(&self.run_tool)
-    }
-
-    pub(crate) fn edits(&self, tools: &BTreeSet<ToolId>) -> bool {
-        tools.contains(&self.edit_tool)
-    }
-
     pub(crate) fn has_side_effect(&self, tools: &BTreeSet<ToolId>) -> bool {
         !tools.is_disjoint(&self.side_effect_tools)
     }

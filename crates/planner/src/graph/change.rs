@@ -45,7 +45,10 @@ impl TaskGraph {
         }
         let mut tasks = self.tasks.clone();
         tasks[place].dependencies.insert(on.clone());
-        let members: Vec<Member<'_>> = tasks.iter().map(Member::from).collect();
+        let members: Vec<Member<'_>> = tasks
+            .iter()
+            .map(|task| Member::planned(task, &self.rules))
+            .collect();
         let structure = Structure::of(&members, &self.rules)?;
         self.commit((tasks, structure));
         Ok(())

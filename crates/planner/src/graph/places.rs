@@ -11,10 +11,14 @@ use crate::{NodeIndex, TaskId};
 /// processor's caches (P-7). The standard hash map is fenced off in this crate because it can be walked through and takes
 /// random keys from the system. Without random keys, a planner could choose ids that collide; a lookup then takes as many
 /// steps as there are Tasks, of which `PlanRules::max_tasks` allows few.
+///
+/// The ids are copied into one text: compared there they are close together, and sharing them would write to every one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Places {
-    /// The ids by place.
-    ids: Vec<TaskId>,
+    /// All ids, one after the other, in the order of their places.
+    text: String,
+    /// Where in `text` the id of each place ends.
+    ends: Vec<usize>,
     /// Open addressing with linear probing. At least half of the slots stay free, so that a search ends.
     slots: Vec<Slot>,
 }
@@ -31,21 +35,24 @@ impl Places {
     /// An empty table with room for `tasks`.
     pub(super) fn for_tasks(tasks: usize) -> Self {
         Self {
-            ids: Vec::with_capacity(tasks),
+            text: String::new(),
+            ends: Vec::with_capacity(tasks),
             slots: vec![Slot::default(); (tasks * 2).next_power_of_two()],
         }
     }
 
     /// Gives the next place to `id`. `false` when the id has a place already: it keeps that one, and the next place is used up.
     pub(super) fn take_next(&mut self, id: &TaskId) -> bool {
-        let (at, fingerprint) = self.search(id);
-        self.ids.push(id.clone());
-        let is_free = self.slots[at].place_plus_one == 0;
+        let hash = hash(id);
+        let at = self.search(id, hash);
+        self.text.push_str(id.as_str());
+        self.ends.push(self.text.len());
+        let is_free = self.slots[at].place().is_none();
         if is_free {
             self.slots[at] = Slot {
-                fingerprint,
+                fingerprint: fingerprint(hash),
                 // A graph too large for 32 bits is refused by `Dag::build`.
-                place_plus_one: self.ids.len() as u32,
+                place_plus_one: self.ends.len() as u32,
             };
         }
         is_free
@@ -53,29 +60,50 @@ impl Places {
 
     /// The place of `id`.
     pub(super) fn of(&self, id: &TaskId) -> Option<NodeIndex> {
-        let (at, _) = self.search(id);
-        self.slots[at].place_plus_one.checked_sub(1).map(NodeIndex)
+        self.slots[self.search(id, hash(id))].place()
     }
 
     /// The slot that holds `id`, or the free one where it would be.
-    fn search(&self, id: &TaskId) -> (usize, u32) {
-        let mut hasher = DefaultHasher::new();
-        id.hash(&mut hasher);
-        let hash = hasher.finish();
-        let fingerprint = (hash >> 32) as u32;
+    fn search(&self, id: &TaskId, hash: u64) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
         loop {
             let slot = self.slots[at];
-            let Some(place) = slot.place_plus_one.checked_sub(1) else {
-                return (at, fingerprint);
-            };
-            if slot.fingerprint == fingerprint && self.ids[place as usize] == *id {
-                return (at, fingerprint);
+            match slot.place() {
+                Some(place) if !self.is_at(id, fingerprint(hash), slot, place) => {
+                    at = (at + 1) & mask;
+                }
+                _ => return at,
             }
-            at = (at + 1) & mask;
         }
     }
+
+    fn is_at(&self, id: &TaskId, fingerprint: u32, slot: Slot, place: NodeIndex) -> bool {
+        if slot.fingerprint != fingerprint {
+            return false;
+        }
+        let start = match place.place() {
+            0 => 0,
+            later => self.ends[later - 1],
+        };
+        self.text.as_bytes()[start..self.ends[place.place()]] == *id.as_str().as_bytes()
+    }
+}
+
+impl Slot {
+    fn place(self) -> Option<NodeIndex> {
+        self.place_plus_one.checked_sub(1).map(NodeIndex)
+    }
+}
+
+fn fingerprint(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+fn hash(id: &TaskId) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]

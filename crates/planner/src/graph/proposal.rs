@@ -25,17 +25,15 @@ pub(super) fn accept(
         });
     }
     let mut estimates = Vec::with_capacity(proposals.len());
+    let mut members = Vec::with_capacity(got);
+    members.extend(staying.iter().map(|task| Member::planned(task, rules)));
     for proposal in &proposals {
         match check_alone(proposal, rules) {
             Ok(estimate) => estimates.push(estimate),
             Err(wrong) => problems.extend(wrong),
         }
+        members.push(Member::proposed(proposal, rules));
     }
-    let members: Vec<Member<'_>> = staying
-        .iter()
-        .map(Member::from)
-        .chain(proposals.iter().map(Member::from))
-        .collect();
     match Structure::of(&members, rules) {
         Ok(structure) if problems.is_empty() => {
             let new = proposals

@@ -12,25 +12,36 @@ use crate::{
 pub(super) struct Member<'a> {
     id: &'a TaskId,
     dependencies: &'a BTreeSet<TaskId>,
-    required_tools: &'a BTreeSet<ToolId>,
+    edits: bool,
+    verifies_its_own_edits: bool,
 }
 
-impl<'a> From<&'a PlannedTask> for Member<'a> {
-    fn from(task: &'a PlannedTask) -> Self {
-        Self {
-            id: &task.id,
-            dependencies: &task.dependencies,
-            required_tools: &task.required_tools,
-        }
+impl<'a> Member<'a> {
+    pub(super) fn planned(task: &'a PlannedTask, rules: &PlanRules) -> Self {
+        Self::new(&task.id, &task.dependencies, &task.required_tools, rules)
     }
-}
 
-impl<'a> From<&'a TaskProposal> for Member<'a> {
-    fn from(proposal: &'a TaskProposal) -> Self {
+    pub(super) fn proposed(proposal: &'a TaskProposal, rules: &PlanRules) -> Self {
+        Self::new(
+            &proposal.id,
+            &proposal.dependencies,
+            &proposal.required_tools,
+            rules,
+        )
+    }
+
+    fn new(
+        id: &'a TaskId,
+        dependencies: &'a BTreeSet<TaskId>,
+        required_tools: &BTreeSet<ToolId>,
+        rules: &PlanRules,
+    ) -> Self {
+        let edits = required_tools.contains(&rules.edit_tool);
         Self {
-            id: &proposal.id,
-            dependencies: &proposal.dependencies,
-            required_tools: &proposal.required_tools,
+            id,
+            dependencies,
+            edits,
+            verifies_its_own_edits: edits && required_tools.contains(&rules.run_tool),
         }
     }
 }
@@ -50,7 +61,7 @@ impl Structure {
         let edges = edges(members, &places, &mut problems);
         match Dag::build(members.len(), &edges) {
             Ok(dag) => {
-                problems.extend(split_verifications(members, &dag, rules));
+                problems.extend(split_verifications(members, &dag));
                 if problems.is_empty() {
                     return Ok(Self { places, dag });
                 }
@@ -106,28 +117,23 @@ fn edges(
 /// DESIGN §8.1: a Task that edits and verifies must not come after another Task that edits.
 ///
 /// This also holds when the other Task is completed. The dependency is then satisfied anyway, so a replan can leave it out.
-fn split_verifications(members: &[Member<'_>], dag: &Dag, rules: &PlanRules) -> Vec<PlanError> {
-    let verifies = |member: &Member<'_>| rules.verifies_its_own_edits(member.required_tools);
-    if !members.iter().any(verifies) {
+fn split_verifications(members: &[Member<'_>], dag: &Dag) -> Vec<PlanError> {
+    if !members.iter().any(|member| member.verifies_its_own_edits) {
         return Vec::new();
     }
-    let edits: Vec<bool> = members
-        .iter()
-        .map(|member| rules.edits(member.required_tools))
-        .collect();
     let mut earliest_edit: Vec<Option<NodeIndex>> = vec![None; members.len()];
     for &node in dag.order() {
         let before = dag.predecessors(node).iter();
         earliest_edit[node.place()] = before
             .flat_map(|&before| {
-                let edits = edits[before.place()];
+                let edits = members[before.place()].edits;
                 [edits.then_some(before), earliest_edit[before.place()]]
             })
             .flatten()
             .min();
     }
     let split = |(member, edit): (&Member<'_>, Option<NodeIndex>)| {
-        let edit = edit.filter(|_| verifies(member))?;
+        let edit = edit.filter(|_| member.verifies_its_own_edits)?;
         Some(PlanError::SplitVerification {
             task: member.id.clone(),
             edit_task: members[edit.place()].id.clone(),
