@@ -99,7 +99,10 @@ fn a_file_that_is_no_configuration() {
     check_file("schema_version: 2\nollama: {model: m\n", "2:9 syntax ");
     check_file("schema_version: 2\n\tollama: {model: m}\n", "2:1 tab ");
     check_file("schema_version: 2\nollama:\n \tmodel: m\n", "3:2 tab ");
-    check_file("schema_version: 2\nollama: {\n\tmodel: m\n\t}\n", "");
+    check_file(
+        "{\n\t\"schema_version\": 2,\n\t\"ollama\": { \"model\": \"m\" }\n}\n",
+        "",
+    );
     check_file("%YAML 1.1\n---\na: 1\n", "1:1 syntax ");
     check_file("schema_version: !!int 2\n", "1:17 tag schema_version");
     check_file("? [a]\n: 1\n", "1:3 key_not_text ");

@@ -97,12 +97,20 @@ impl Node {
     }
 }
 
-/// At most 60 characters, control characters replaced.
+/// At most 60 characters; control characters and those that change the direction of text are replaced.
 pub(super) fn shorten(text: &str) -> String {
     let mut short: String = text
         .chars()
         .take(60)
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .map(|c| match c {
+            '\u{61c}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+            c if c.is_control() => '\u{fffd}',
+            c => c,
+        })
         .collect();
     if text.chars().nth(60).is_some() {
         short.push('…');
@@ -157,6 +165,11 @@ pub(super) fn parse(
             }
         };
         let mark = Mark::at(source, span.start);
+        if event.tag().is_some() {
+            let mark = span.tag_start().map_or(mark, |tag| Mark::at(source, tag));
+            report.add(FindingCode::Tag, mark, &tree.path(), Details::default());
+            return Err(NotYaml);
+        }
         if !tree.in_flow()
             && matches!(
                 &event,
@@ -165,10 +178,9 @@ pub(super) fn parse(
                     | Event::SequenceStart(..)
                     | Event::Alias(_)
             )
-            && let Some(column) = tab_before(
-                lines.get(mark.line - 1).copied().unwrap_or_default(),
-                mark.column,
-            )
+            && let Some(column) = lines
+                .get(mark.line - 1)
+                .and_then(|line| tab_before(line, mark.column))
         {
             // The parser would take it, but two editors would show two different nestings.
             report.add(
@@ -270,8 +282,7 @@ impl Tree {
                     return Err((FindingCode::ManyDocuments, mark, String::new()));
                 }
             }
-            Event::Scalar(text, style, anchor, tag) => {
-                self.no_tag(tag.is_some(), mark)?;
+            Event::Scalar(text, style, anchor, _) => {
                 let content = Content::Scalar {
                     text: text.into_owned(),
                     plain: style == ScalarStyle::Plain,
@@ -292,12 +303,10 @@ impl Tree {
                 self.count(node.weight(), node.depth(), mark)?;
                 self.place(node, 0, report)?;
             }
-            Event::SequenceStart(style, anchor, tag) => {
-                self.no_tag(tag.is_some(), mark)?;
+            Event::SequenceStart(style, anchor, _) => {
                 self.start(mark, style, anchor, Items::List(Vec::new()))?;
             }
-            Event::MappingStart(style, anchor, tag) => {
-                self.no_tag(tag.is_some(), mark)?;
+            Event::MappingStart(style, anchor, _) => {
                 let items = Items::Map {
                     entries: Vec::new(),
                     seen: HashMap::new(),
@@ -319,13 +328,6 @@ impl Tree {
                 }
             }
             _ => {}
-        }
-        Ok(())
-    }
-
-    fn no_tag(&self, tagged: bool, mark: Mark) -> Result<(), Refused> {
-        if tagged {
-            return Err((FindingCode::Tag, mark, self.path()));
         }
         Ok(())
     }
