@@ -1,8 +1,9 @@
 //! The local file over the base file (DESIGN §10.1): maps together, everything else replaced, before any typing.
 
 use super::finding::FindingCode;
-use super::node::{Content, Node};
+use super::node::{Content, Node, shorten};
 use super::report::{Details, Report, join};
+use std::collections::HashMap;
 
 /// Merges `local` over `base`. Every node keeps the position of the file it comes from.
 ///
@@ -12,13 +13,22 @@ pub(super) fn merge(base: &mut Node, local: Node, path: &str, report: &mut Repor
     let erases = local.is_null();
     match (&mut base.content, local.content) {
         (Content::Map(known), Content::Map(entries)) => {
+            let index: HashMap<String, usize> = known
+                .iter()
+                .enumerate()
+                .map(|(index, entry)| (entry.key.clone(), index))
+                .collect();
             for entry in entries {
-                let path = join(path, &entry.key);
-                if let Some(old) = known.iter_mut().find(|old| old.key == entry.key) {
-                    old.mark = entry.mark;
-                    merge(&mut old.value, entry.value, &path, report);
-                } else {
-                    known.push(entry);
+                match index
+                    .get(&entry.key)
+                    .and_then(|index| known.get_mut(*index))
+                {
+                    Some(old) => {
+                        old.mark = entry.mark;
+                        let path = join(path, &shorten(&entry.key));
+                        merge(&mut old.value, entry.value, &path, report);
+                    }
+                    None => known.push(entry),
                 }
             }
         }

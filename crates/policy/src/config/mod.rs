@@ -13,11 +13,13 @@ mod meaning;
 mod merge;
 mod nearest;
 mod node;
+mod ollama;
 mod report;
 mod sandbox;
 mod scalar;
 mod settings;
 mod shapes;
+mod values;
 mod words;
 mod written;
 

@@ -3,12 +3,13 @@
 use super::finding::{Finding, FindingCode, Place};
 use super::node::Mark;
 use crate::message::Message;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Findings and places while one configuration is read.
 pub(super) struct Report<'a> {
     names: Vec<&'a str>,
     findings: Vec<(Mark, Finding)>,
+    mentioned: BTreeSet<String>,
     marks: BTreeMap<String, Mark>,
 }
 
@@ -97,6 +98,7 @@ impl<'a> Report<'a> {
         Self {
             names,
             findings: Vec::new(),
+            mentioned: BTreeSet::new(),
             marks: BTreeMap::new(),
         }
     }
@@ -104,6 +106,7 @@ impl<'a> Report<'a> {
     /// Adds a finding about `key` at `mark`.
     pub(super) fn add(&mut self, code: FindingCode, mark: Mark, key: &str, details: Details) {
         let finding = finding(code, self.place(mark), key, details);
+        self.mentioned.insert(key.to_owned());
         self.findings.push((mark, finding));
     }
 
@@ -119,12 +122,12 @@ impl<'a> Report<'a> {
 
     /// Whether something about this key, or below it, was found already: then what follows from it is not told again.
     pub(super) fn mentions(&self, key: &str) -> bool {
-        self.findings.iter().any(|(_, finding)| {
-            finding
-                .key
-                .strip_prefix(key)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-        })
+        let begins = |sign: char| {
+            let prefix = format!("{key}{sign}");
+            let mut from = self.mentioned.range(prefix.clone()..);
+            from.next().is_some_and(|next| next.starts_with(&prefix))
+        };
+        self.mentioned.contains(key) || begins('.') || begins('[')
     }
 
     fn place(&self, mark: Mark) -> Place {

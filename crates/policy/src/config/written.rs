@@ -10,9 +10,10 @@ use super::report::{Report, join};
 use super::scalar::{At, Decimal, List, Whole, Written, field, unknown, wrong};
 use super::settings::{KeepAlive, Think};
 use super::shapes::{
-    Endpoint, EndpointOrOff, Extra, Gone, HostText, Language, Loopback, Name, PathOrDefault,
-    PathText, RelativePath, Text, UrlPatternText, Variables, Version,
+    Endpoint, EndpointOrOff, HostText, Language, Loopback, Name, PathOrDefault, PathText,
+    RelativePath, Text, UrlPatternText,
 };
+use super::values::{Extra, Gone, Variables, Version};
 use super::words::{
     HardBlock, LogLevel, MountAccess, NetworkAccess, Operation, Profile, ResourceProfile, Transport,
 };
