@@ -67,6 +67,10 @@ pub struct ApprovedCall {
 
 /// What the platform found for a call, before it is judged.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one value a call, never in a collection"
+)]
 pub enum WalkedTargets {
     /// One walked path for each of [`ToolArguments::paths`], in that order.
     Paths(Vec<WalkedPath>),
@@ -111,6 +115,10 @@ pub enum ProgramFacts {
 
 /// Judged targets, with the opened objects.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one value a call, never in a collection"
+)]
 pub enum ResolvedTargets {
     /// One for each of [`ToolArguments::paths`].
     Paths(Vec<ResolvedPath>),
@@ -132,7 +140,8 @@ impl ProposedCall {
     /// `tool.unknown` with the valid names, `tool.arguments_invalid` with the reason; the model may try again.
     pub fn validate(self) -> Result<ValidatedCall, Refusal> {
         let tool: ToolName = self.tool.examine().parse()?;
-        ToolArguments::parse(tool, self.arguments.into_examined()).map(|arguments| ValidatedCall { arguments })
+        ToolArguments::parse(tool, self.arguments.into_examined())
+            .map(|arguments| ValidatedCall { arguments })
     }
 }
 
@@ -158,14 +167,28 @@ impl ValidatedCall {
     pub fn scope(self, scope: &Scope) -> Result<ScopedCall, Refusal> {
         let tool = self.arguments.tool();
         if !scope.whitelist.contains(&tool) {
-            return Err(Refusal::new(Code::ToolNotAllowed, "box tools", tool.as_str()));
+            return Err(Refusal::new(
+                Code::ToolNotAllowed,
+                "box tools",
+                tool.as_str(),
+            ));
         }
         if self.arguments.has_side_effect() && !scope.required_tools.contains(&tool) {
-            let allowed: Vec<&str> = scope.required_tools.iter().map(|tool| tool.as_str()).collect();
-            return Err(Refusal::new(Code::ToolOutOfScope, "required_tools of the current Task", tool.as_str())
-                .with("allowed", allowed.join(", ")));
+            let allowed: Vec<&str> = scope
+                .required_tools
+                .iter()
+                .map(|tool| tool.as_str())
+                .collect();
+            return Err(Refusal::new(
+                Code::ToolOutOfScope,
+                "required_tools of the current Task",
+                tool.as_str(),
+            )
+            .with("allowed", allowed.join(", ")));
         }
-        Ok(ScopedCall { arguments: self.arguments })
+        Ok(ScopedCall {
+            arguments: self.arguments,
+        })
     }
 }
 
@@ -175,7 +198,9 @@ impl ScopedCall {
     /// # Errors
     /// `policy.plausibility_blocked`.
     pub fn plausible(self) -> Result<PlausibleCall, Refusal> {
-        Ok(PlausibleCall { arguments: self.arguments })
+        Ok(PlausibleCall {
+            arguments: self.arguments,
+        })
     }
 }
 
@@ -185,9 +210,15 @@ impl PlausibleCall {
     /// # Errors
     /// The first layer's refusal.
     pub fn permit(self, layers: &mut PermissionLayers) -> Result<PermittedCall, Refusal> {
-        let asked =
-            layers.judge(self.arguments.tool(), &self.arguments.operations(), fingerprint(&self.arguments))?;
-        Ok(PermittedCall { arguments: self.arguments, asked })
+        let asked = layers.judge(
+            self.arguments.tool(),
+            &self.arguments.operations(),
+            fingerprint(&self.arguments),
+        )?;
+        Ok(PermittedCall {
+            arguments: self.arguments,
+            asked,
+        })
     }
 }
 
@@ -201,27 +232,54 @@ impl PermittedCall {
     ///
     /// # Errors
     /// The refusal of the first target.
-    pub fn resolve(self, policy: &EffectivePolicy, walked: WalkedTargets) -> Result<ResolvedCall, Refusal> {
+    pub fn resolve(
+        self,
+        policy: &EffectivePolicy,
+        walked: WalkedTargets,
+    ) -> Result<ResolvedCall, Refusal> {
         let targets = match walked {
             WalkedTargets::Graph => ResolvedTargets::Graph,
             WalkedTargets::Paths(paths) => {
-                let wanted: Vec<Rights> = self.arguments.paths().into_iter().map(|(_, rights)| rights).collect();
+                let wanted: Vec<Rights> = self
+                    .arguments
+                    .paths()
+                    .into_iter()
+                    .map(|(_, rights)| rights)
+                    .collect();
                 if wanted.len() != paths.len() {
-                    return Err(Refusal::new(Code::Internal, "stage 5", self.arguments.tool().as_str()));
+                    return Err(Refusal::new(
+                        Code::Internal,
+                        "stage 5",
+                        self.arguments.tool().as_str(),
+                    ));
                 }
-                let judged: Result<Vec<_>, _> =
-                    paths.into_iter().zip(wanted).map(|(path, rights)| judge(policy, path, rights)).collect();
+                let judged: Result<Vec<_>, _> = paths
+                    .into_iter()
+                    .zip(wanted)
+                    .map(|(path, rights)| judge(policy, path, rights))
+                    .collect();
                 ResolvedTargets::Paths(judged?)
             }
             WalkedTargets::Program { program, cwd } => {
                 let cwd = judge(policy, cwd, Rights::READ)?;
                 if cwd.object().map(|object| object.kind) != Some(ObjectKind::Directory) {
-                    return Err(Refusal::new(Code::FileWrongKind, "cwd", cwd.path().display().to_string()));
+                    return Err(Refusal::new(
+                        Code::FileWrongKind,
+                        "cwd",
+                        cwd.path().display().to_string(),
+                    ));
                 }
-                ResolvedTargets::Program { program: judge_program(policy, program)?, cwd }
+                ResolvedTargets::Program {
+                    program: judge_program(policy, program)?,
+                    cwd,
+                }
             }
         };
-        Ok(ResolvedCall { arguments: self.arguments, asked: self.asked, targets })
+        Ok(ResolvedCall {
+            arguments: self.arguments,
+            asked: self.asked,
+            targets,
+        })
     }
 }
 
@@ -237,8 +295,15 @@ impl ResolvedCall {
     /// `policy.approval_required`.
     pub fn approve(self) -> Result<ApprovedCall, Refusal> {
         match self.asked.iter().next() {
-            Some(operation) => Err(Refusal::new(Code::ApprovalRequired, "L5 approvals.ask", operation.word())),
-            None => Ok(ApprovedCall { arguments: self.arguments, targets: self.targets }),
+            Some(operation) => Err(Refusal::new(
+                Code::ApprovalRequired,
+                "L5 approvals.ask",
+                operation.word(),
+            )),
+            None => Ok(ApprovedCall {
+                arguments: self.arguments,
+                targets: self.targets,
+            }),
         }
     }
 }
@@ -265,43 +330,90 @@ pub fn fingerprint(arguments: &ToolArguments) -> [u8; 32] {
 }
 
 /// Which class a program is of, or why it may not start (DESIGN §11.4, X-EXE, ST-20).
-fn judge_program(policy: &EffectivePolicy, facts: ProgramFacts) -> Result<ProgramIdentity, Refusal> {
+fn judge_program(
+    policy: &EffectivePolicy,
+    facts: ProgramFacts,
+) -> Result<ProgramIdentity, Refusal> {
     match facts {
         ProgramFacts::Unknown { name } => {
-            let known: Vec<&str> = policy.entries().iter().map(|entry| entry.alias.as_str()).collect();
-            Err(Refusal::new(Code::ExecutableUnknown, "sandbox.execution.entries", name)
-                .with("allowed", known.join(", ")))
+            let known: Vec<&str> = policy
+                .entries()
+                .iter()
+                .map(|entry| entry.alias.as_str())
+                .collect();
+            Err(
+                Refusal::new(Code::ExecutableUnknown, "sandbox.execution.entries", name)
+                    .with("allowed", known.join(", ")),
+            )
         }
-        ProgramFacts::Alias { alias, resolved, identity, sha256 } => {
+        ProgramFacts::Alias {
+            alias,
+            resolved,
+            identity,
+            sha256,
+        } => {
             let Some(entry) = policy.entry(&alias) else {
-                return Err(Refusal::new(Code::ExecutableUnknown, "sandbox.execution.entries", alias));
+                return Err(Refusal::new(
+                    Code::ExecutableUnknown,
+                    "sandbox.execution.entries",
+                    alias,
+                ));
             };
             if entry.kind == EntryKind::Shell && policy.shells() == ShellRule::Deny {
-                return Err(Refusal::new(Code::ShellDenied, "sandbox.execution.shells", alias));
+                return Err(Refusal::new(
+                    Code::ShellDenied,
+                    "sandbox.execution.shells",
+                    alias,
+                ));
             }
             if resolved != entry.resolved {
-                return Err(Refusal::new(Code::ExecutableResolutionChanged, alias, resolved.display().to_string()));
+                return Err(Refusal::new(
+                    Code::ExecutableResolutionChanged,
+                    alias,
+                    resolved.display().to_string(),
+                ));
             }
             let same_bytes = match sha256 {
                 Some(now) => now == entry.sha256,
                 None => identity == entry.identity,
             };
             if !same_bytes {
-                return Err(Refusal::new(Code::ExecutableHashChanged, alias, resolved.display().to_string()));
+                return Err(Refusal::new(
+                    Code::ExecutableHashChanged,
+                    alias,
+                    resolved.display().to_string(),
+                ));
             }
             let class = match entry.kind {
                 EntryKind::Shell => ProgramClass::Shell,
                 EntryKind::Program => ProgramClass::Entry,
             };
-            Ok(ProgramIdentity { path: resolved, class, identity: Some(identity), sha256: Some(entry.sha256) })
+            Ok(ProgramIdentity {
+                path: resolved,
+                class,
+                identity: Some(identity),
+                sha256: Some(entry.sha256),
+            })
         }
         ProgramFacts::Path { resolved, identity } => {
             let target = resolved.display().to_string();
-            if policy.entries().iter().any(|entry| entry.resolved == resolved) {
-                return Err(Refusal::new(Code::ExecutableDenied, "use the entry's alias", target));
+            if policy
+                .entries()
+                .iter()
+                .any(|entry| entry.resolved == resolved)
+            {
+                return Err(Refusal::new(
+                    Code::ExecutableDenied,
+                    "use the entry's alias",
+                    target,
+                ));
             }
             if policy.shells() == ShellRule::Deny && EntryKind::of(&resolved) == EntryKind::Shell {
-                return Err(Refusal::new(Code::ShellDenied, "sandbox.execution.shells", target));
+                return Err(Refusal::new(
+                    Code::ShellDenied,
+                    "sandbox.execution.shells",
+                    target,
+                ));
             }
             let in_runtime = policy
                 .entries()
@@ -310,18 +422,32 @@ fn judge_program(policy: &EffectivePolicy, facts: ProgramFacts) -> Result<Progra
                 .any(|root| resolved.starts_with(root));
             if in_runtime {
                 let class = ProgramClass::RuntimeComponent;
-                return Ok(ProgramIdentity { path: resolved, class, identity: Some(identity), sha256: None });
+                return Ok(ProgramIdentity {
+                    path: resolved,
+                    class,
+                    identity: Some(identity),
+                    sha256: None,
+                });
             }
             let rights = judge_place(policy, &resolved, Rights::READ)?;
             let artifact = rights.allows(Right::Execute)
-                && policy
-                    .root_of(&resolved)
-                    .is_some_and(|root| root.origins.contains(&crate::effective::Origin::Workspace));
+                && policy.root_of(&resolved).is_some_and(|root| {
+                    root.origins.contains(&crate::effective::Origin::Workspace)
+                });
             if artifact {
                 let class = ProgramClass::WorkspaceArtifact;
-                return Ok(ProgramIdentity { path: resolved, class, identity: Some(identity), sha256: None });
+                return Ok(ProgramIdentity {
+                    path: resolved,
+                    class,
+                    identity: Some(identity),
+                    sha256: None,
+                });
             }
-            Err(Refusal::new(Code::ExecutableDenied, "entries, runtime roots, workspace artifacts", target))
+            Err(Refusal::new(
+                Code::ExecutableDenied,
+                "entries, runtime roots, workspace artifacts",
+                target,
+            ))
         }
     }
 }

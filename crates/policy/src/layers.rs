@@ -20,12 +20,22 @@ pub struct PermissionLayers {
 impl PermissionLayers {
     /// The default box (X-BOX): every operation is listed; those in `approvals.ask` ask.
     pub fn default_box(asks: BTreeSet<Operation>) -> Self {
-        Self { operations: all_operations(), asks, last: None, in_a_row: 0 }
+        Self {
+            operations: BTreeSet::from(Operation::ALL),
+            asks,
+            last: None,
+            in_a_row: 0,
+        }
     }
 
     /// A box with its own `os_operations`.
     pub fn of_box(operations: BTreeSet<Operation>, asks: BTreeSet<Operation>) -> Self {
-        Self { operations, asks, last: None, in_a_row: 0 }
+        Self {
+            operations,
+            asks,
+            last: None,
+            in_a_row: 0,
+        }
     }
 
     /// Judges one call. Returns the operations that must be asked for (L5); empty means permitted.
@@ -40,8 +50,15 @@ impl PermissionLayers {
         operations: &BTreeSet<Operation>,
         fingerprint: [u8; 32],
     ) -> Result<BTreeSet<Operation>, Refusal> {
-        if let Some(operation) = operations.iter().find(|operation| !self.operations.contains(operation)) {
-            return Err(Refusal::new(Code::OperationDenied, "L1 os_operations", operation.word()));
+        if let Some(operation) = operations
+            .iter()
+            .find(|operation| !self.operations.contains(operation))
+        {
+            return Err(Refusal::new(
+                Code::OperationDenied,
+                "L1 os_operations",
+                operation.word(),
+            ));
         }
         if self.last == Some(fingerprint) {
             self.in_a_row += 1;
@@ -50,20 +67,19 @@ impl PermissionLayers {
             self.in_a_row = 1;
         }
         if self.in_a_row >= CONTEXT_BLOCKS_AT {
-            return Err(Refusal::new(Code::OperationRepeated, "L4 context", tool.as_str()).with("count", self.in_a_row));
+            return Err(
+                Refusal::new(Code::OperationRepeated, "L4 context", tool.as_str())
+                    .with("count", self.in_a_row),
+            );
         }
         let asked: BTreeSet<Operation> = operations.intersection(&self.asks).copied().collect();
         if operations.is_empty() && tool != ToolName::TaskUpdate {
-            return Err(Refusal::new(Code::DefaultDenied, "L6 default deny", tool.as_str()));
+            return Err(Refusal::new(
+                Code::DefaultDenied,
+                "L6 default deny",
+                tool.as_str(),
+            ));
         }
         Ok(asked)
     }
-}
-
-fn all_operations() -> BTreeSet<Operation> {
-    use Operation::*;
-    BTreeSet::from([
-        FsRead, FsWrite, FsDelete, DirMake, DirRemove, ProcessRun, GitRead, GitPush, PackagePublish, NetworkOpen,
-        ModeRaise, NetworkRaise, BrowserAct, DraftPropose,
-    ])
 }

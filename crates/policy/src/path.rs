@@ -87,12 +87,20 @@ impl ResolvedPath {
 ///
 /// # Errors
 /// Our own files, protected files (for anything but reading), missing rights, and objects that are neither file nor directory.
-pub fn judge(policy: &EffectivePolicy, walked: WalkedPath, wanted: Rights) -> Result<ResolvedPath, Refusal> {
+pub fn judge(
+    policy: &EffectivePolicy,
+    walked: WalkedPath,
+    wanted: Rights,
+) -> Result<ResolvedPath, Refusal> {
     let rights = judge_place(policy, &walked.resolved, wanted)?;
     if let Some(object) = &walked.object
         && matches!(object.kind, ObjectKind::Other | ObjectKind::Link)
     {
-        return Err(Refusal::new(Code::FileKindUnsupported, "file or directory", walked.resolved.display().to_string()));
+        return Err(Refusal::new(
+            Code::FileKindUnsupported,
+            "file or directory",
+            walked.resolved.display().to_string(),
+        ));
     }
     Ok(ResolvedPath { walked, rights })
 }
@@ -101,7 +109,11 @@ pub fn judge(policy: &EffectivePolicy, walked: WalkedPath, wanted: Rights) -> Re
 ///
 /// # Errors
 /// As [`judge`], but for the kind of object.
-pub fn judge_place(policy: &EffectivePolicy, resolved: &Path, wanted: Rights) -> Result<Rights, Refusal> {
+pub fn judge_place(
+    policy: &EffectivePolicy,
+    resolved: &Path,
+    wanted: Rights,
+) -> Result<Rights, Refusal> {
     let target = || resolved.display().to_string();
     let rights = policy.rights_at(resolved);
     if rights == Rights::NONE {
@@ -115,14 +127,25 @@ pub fn judge_place(policy: &EffectivePolicy, resolved: &Path, wanted: Rights) ->
         return Err(Refusal::new(Code::PathProtected, "own files", target()));
     }
     let changes = wanted.allows(Right::Write) || wanted.allows(Right::Delete);
-    if changes && policy.own_files().iter().any(|own| own.starts_with(resolved)) {
+    if changes
+        && policy
+            .own_files()
+            .iter()
+            .any(|own| own.starts_with(resolved))
+    {
         return Err(Refusal::new(Code::PathProtected, "own files", target()));
     }
     if changes && let Some(pattern) = policy.protected_by(resolved) {
-        return Err(Refusal::new(Code::PathProtected, format!("sandbox.protect: {}", pattern.display()), target()));
+        return Err(Refusal::new(
+            Code::PathProtected,
+            format!("sandbox.protect: {}", pattern.display()),
+            target(),
+        ));
     }
     if let Some(missing) = wanted.iter().find(|right| !rights.allows(*right)) {
-        let rule = policy.root_of(resolved).map_or_else(String::new, |root| root.path.display().to_string());
+        let rule = policy
+            .root_of(resolved)
+            .map_or_else(String::new, |root| root.path.display().to_string());
         return Err(Refusal::new(Code::PathDenied, rule, target()).requiring(missing));
     }
     Ok(rights)

@@ -29,8 +29,14 @@ pub enum ToolName {
 
 impl ToolName {
     /// The whole catalogue.
-    pub const ALL: [Self; 6] =
-        [Self::FileSearch, Self::FileRead, Self::FileEdit, Self::ProcessRun, Self::TaskUpdate, Self::Dir];
+    pub const ALL: [Self; 6] = [
+        Self::FileSearch,
+        Self::FileRead,
+        Self::FileEdit,
+        Self::ProcessRun,
+        Self::TaskUpdate,
+        Self::Dir,
+    ];
 
     /// The catalogue name.
     pub fn as_str(self) -> &'static str {
@@ -59,10 +65,14 @@ impl fmt::Display for ToolName {
 impl FromStr for ToolName {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
-        Self::ALL.into_iter().find(|tool| tool.as_str() == text).ok_or_else(|| {
-            let known: Vec<&str> = Self::ALL.iter().map(|tool| tool.as_str()).collect();
-            Refusal::new(Code::ToolUnknown, "tool catalogue", clip(text)).with("allowed", known.join(", "))
-        })
+        Self::ALL
+            .into_iter()
+            .find(|tool| tool.as_str() == text)
+            .ok_or_else(|| {
+                let known: Vec<&str> = Self::ALL.iter().map(|tool| tool.as_str()).collect();
+                Refusal::new(Code::ToolUnknown, "tool catalogue", clip(text))
+                    .with("allowed", known.join(", "))
+            })
     }
 }
 
@@ -162,7 +172,11 @@ pub struct FileEdit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// `{"old_text":"…","new_text":"…"}` as a JSON text, for patch.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "text_or_object")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "text_or_object"
+    )]
     pub patch: Option<String>,
     /// Refuse unless the file has this SHA-256 now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -173,12 +187,16 @@ pub struct FileEdit {
 }
 
 /// Models often send the patch as an object instead of a JSON text; both mean the same.
-fn text_or_object<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+fn text_or_object<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
     match Option::<Value>::deserialize(deserializer)? {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
         Some(object @ Value::Object(_)) => Ok(Some(object.to_string())),
-        Some(_) => Err(serde::de::Error::custom("patch must be a JSON text with old_text and new_text")),
+        Some(_) => Err(serde::de::Error::custom(
+            "patch must be a JSON text with old_text and new_text",
+        )),
     }
 }
 
@@ -294,7 +312,19 @@ pub enum ToolArguments {
 }
 
 /// Names of operations in boxes and in `approvals.ask` (guards.md).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
     /// Read a file, list, search.
@@ -328,8 +358,26 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Every operation.
+    pub const ALL: [Self; 14] = [
+        Self::FsRead,
+        Self::FsWrite,
+        Self::FsDelete,
+        Self::DirMake,
+        Self::DirRemove,
+        Self::ProcessRun,
+        Self::GitRead,
+        Self::GitPush,
+        Self::PackagePublish,
+        Self::NetworkOpen,
+        Self::ModeRaise,
+        Self::NetworkRaise,
+        Self::BrowserAct,
+        Self::DraftPropose,
+    ];
+
     /// The stable word.
-    pub fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::FsRead => "fs_read",
             Self::FsWrite => "fs_write",
@@ -404,7 +452,9 @@ impl ToolArguments {
             Self::FileRead(call) => path("path", &call.path),
             Self::FileEdit(call) => {
                 path("path", &call.path)?;
-                call.new_path.as_deref().map_or(Ok(()), |new_path| path("new_path", new_path))
+                call.new_path
+                    .as_deref()
+                    .map_or(Ok(()), |new_path| path("new_path", new_path))
             }
             Self::ProcessRun(call) => {
                 path("executable", &call.executable)?;
@@ -412,24 +462,43 @@ impl ToolArguments {
                     path("cwd", cwd)?;
                 }
                 if call.args.len() > MAX_ARGUMENTS {
-                    return Err(shape(tool, &format!("args has more than {MAX_ARGUMENTS} items")));
+                    return Err(shape(
+                        tool,
+                        &format!("args has more than {MAX_ARGUMENTS} items"),
+                    ));
                 }
-                call.args.iter().try_for_each(|argument| text("args", argument, MAX_ARGUMENT_BYTES))
+                call.args
+                    .iter()
+                    .try_for_each(|argument| text("args", argument, MAX_ARGUMENT_BYTES))
             }
-            Self::TaskUpdate(call) => {
-                text("description", call.description.as_deref().unwrap_or(""), MAX_ARGUMENT_BYTES)
-            }
+            Self::TaskUpdate(call) => text(
+                "description",
+                call.description.as_deref().unwrap_or(""),
+                MAX_ARGUMENT_BYTES,
+            ),
             Self::Dir(call) => path("path", &call.path),
         }
     }
 
     fn check_combinations(&self) -> Result<(), Refusal> {
         let tool = self.tool();
-        let need = |present: bool, text: &str| if present { Ok(()) } else { Err(shape(tool, text)) };
+        let need = |present: bool, text: &str| {
+            if present {
+                Ok(())
+            } else {
+                Err(shape(tool, text))
+            }
+        };
         match self {
             Self::FileSearch(call) => {
-                need(call.mode == SearchMode::Tail || !call.query.is_empty(), "query is required for this mode")?;
-                need(call.max_results != Some(0), "max_results must be at least 1")?;
+                need(
+                    call.mode == SearchMode::Tail || !call.query.is_empty(),
+                    "query is required for this mode",
+                )?;
+                need(
+                    call.max_results != Some(0),
+                    "max_results must be at least 1",
+                )?;
                 need(call.tail_lines != Some(0), "tail_lines must be at least 1")
             }
             Self::FileRead(call) => need(
@@ -437,16 +506,23 @@ impl ToolArguments {
                 "length is required for range and must be at least 1",
             ),
             Self::FileEdit(call) => match call.operation {
-                EditOperation::Overwrite | EditOperation::AtomicReplace => {
-                    need(call.content.is_some(), "content is required for this operation")
+                EditOperation::Overwrite | EditOperation::AtomicReplace => need(
+                    call.content.is_some(),
+                    "content is required for this operation",
+                ),
+                EditOperation::Patch => need(
+                    call.patch.is_some(),
+                    "patch is required: {\"old_text\":\"…\",\"new_text\":\"…\"}",
+                ),
+                EditOperation::Rename => {
+                    need(call.new_path.is_some(), "new_path is required for rename")
                 }
-                EditOperation::Patch => {
-                    need(call.patch.is_some(), "patch is required: {\"old_text\":\"…\",\"new_text\":\"…\"}")
-                }
-                EditOperation::Rename => need(call.new_path.is_some(), "new_path is required for rename"),
                 EditOperation::Delete => Ok(()),
             },
-            Self::ProcessRun(call) => need(call.timeout_seconds != Some(0), "timeout_seconds must be at least 1"),
+            Self::ProcessRun(call) => need(
+                call.timeout_seconds != Some(0),
+                "timeout_seconds must be at least 1",
+            ),
             Self::TaskUpdate(_) | Self::Dir(_) => Ok(()),
         }
     }
@@ -503,10 +579,18 @@ impl ToolArguments {
                 EditOperation::Delete => vec![(&call.path, crate::rights::Right::Delete.into())],
                 EditOperation::Rename => {
                     let write = crate::rights::Right::Write.into();
-                    vec![(call.path.as_str(), write), (call.new_path.as_deref().unwrap_or(""), write)]
+                    vec![
+                        (call.path.as_str(), write),
+                        (call.new_path.as_deref().unwrap_or(""), write),
+                    ]
                 }
             },
-            Self::ProcessRun(call) => call.cwd.as_deref().map(|cwd| (cwd, Rights::READ)).into_iter().collect(),
+            Self::ProcessRun(call) => call
+                .cwd
+                .as_deref()
+                .map(|cwd| (cwd, Rights::READ))
+                .into_iter()
+                .collect(),
             Self::Dir(call) => vec![(
                 &call.path,
                 match call.operation {
@@ -522,7 +606,11 @@ impl ToolArguments {
 
 /// What an argument vector amounts to, by program and sub-command. The shell syntax tree comes with the guardrails.
 fn program_operations(executable: &str, args: &[String]) -> BTreeSet<Operation> {
-    let name = executable.rsplit(['/', '\\']).next().unwrap_or(executable).to_lowercase();
+    let name = executable
+        .rsplit(['/', '\\'])
+        .next()
+        .unwrap_or(executable)
+        .to_lowercase();
     let name = name.strip_suffix(".exe").unwrap_or(&name);
     let mut operations = BTreeSet::from([Operation::ProcessRun]);
     let words = || args.iter().map(String::as_str);

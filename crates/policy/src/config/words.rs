@@ -1,6 +1,7 @@
 //! Keys whose value is one word of a short list.
 
 use crate::effective::{PartialRule, RehashRule, SandboxMode, ShellRule};
+pub use crate::tool::Operation;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -106,37 +107,18 @@ words! {
         /// As long as the model likes.
         Max = "max",
     }
-    /// An operation that a box can list and `approvals.ask` can name.
-    Operation {
-        /// Read files.
-        FsRead = "fs_read",
-        /// Write files.
-        FsWrite = "fs_write",
-        /// Delete files.
-        FsDelete = "fs_delete",
-        /// Make directories.
-        DirMake = "dir_make",
-        /// Remove directories.
-        DirRemove = "dir_remove",
-        /// Start a program.
-        ProcessRun = "process_run",
-        /// Read a git repository.
-        GitRead = "git_read",
-        /// Push to a git remote.
-        GitPush = "git_push",
-        /// Publish a package.
-        PackagePublish = "package_publish",
-        /// Open a network connection.
-        NetworkOpen = "network_open",
-        /// Raise the sandbox mode.
-        ModeRaise = "mode_raise",
-        /// Raise the network level.
-        NetworkRaise = "network_raise",
-        /// Act in a browser.
-        BrowserAct = "browser_act",
-        /// Propose a box draft.
-        DraftPropose = "draft_propose",
-    }
+}
+
+impl Word for Operation {
+    const WORDS: &'static [(&'static str, Self)] = &{
+        let mut words = [("", Self::FsRead); Self::ALL.len()];
+        let mut at = 0;
+        while at < words.len() {
+            words[at] = (Self::ALL[at].word(), Self::ALL[at]);
+            at += 1;
+        }
+        words
+    };
 }
 
 impl Word for SandboxMode {
