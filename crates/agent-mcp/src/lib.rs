@@ -1,1 +1,2 @@
 //! agent-mcp
+pub mod recorded;
