@@ -156,7 +156,7 @@ async fn x_model_any_number_of_runs_create_their_own_file() {
         ("write the word {{file}} into y.txt", "y.txt", "{{file}}\n"),
         ("write the word z into {{word}}", "{{word}}", "z\n"),
     ] {
-        let (arguments, said) = run(&client, goal, "{\"ok\":true}").await;
+        let (arguments, said) = run(&client, goal, "wrote 6 bytes; nothing FAILED").await;
         assert_eq!(
             arguments,
             json!({"path": path, "operation": "overwrite", "content": content}),
@@ -167,7 +167,7 @@ async fn x_model_any_number_of_runs_create_their_own_file() {
     let (_, said) = run(
         &client,
         "Create a.txt containing the word b",
-        "{\"error_code\":\"policy.path_denied\"}",
+        "DENIED policy.path_denied\ntarget: a.txt",
     )
     .await;
     assert!(

@@ -174,17 +174,20 @@ impl ChatBody {
                 .iter()
                 .any(|message| message.instructs() && message.content.contains(text.as_str()))
         };
-        let in_text = |wanted: &Option<String>, text: Option<&str>| {
+        let holds = |wanted: &Option<String>, text: Option<&str>, test: fn(&str, &str) -> bool| {
             wanted
                 .as_ref()
-                .is_none_or(|wanted| text.is_some_and(|text| text.contains(wanted.as_str())))
+                .is_none_or(|wanted| text.is_some_and(|text| test(text, wanted)))
         };
+        let contains: fn(&str, &str) -> bool = |text, wanted| text.contains(wanted);
+        let starts: fn(&str, &str) -> bool = |text, wanted| text.trim_start().starts_with(wanted);
         when.kind == self.kind()
             && when.contains.iter().all(said)
-            && in_text(&when.task, scene.task)
+            && holds(&when.task, scene.task, contains)
             && when.results.is_none_or(|results| results == scene.results)
             && when.results_at_least <= scene.results
-            && in_text(&when.last_result_contains, scene.last_result)
+            && holds(&when.last_result_contains, scene.last_result, contains)
+            && holds(&when.last_result_starts_with, scene.last_result, starts)
             && when.captured.iter().all(|name| values.contains_key(name))
     }
 }

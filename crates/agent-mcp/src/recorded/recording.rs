@@ -89,6 +89,9 @@ pub struct When {
     /// Stands in the newest of those results.
     #[serde(default)]
     pub last_result_contains: Option<String>,
+    /// The newest of those results starts like this: `DENIED`, `FAILED`.
+    #[serde(default)]
+    pub last_result_starts_with: Option<String>,
     /// Values that were captured.
     #[serde(default)]
     pub captured: Vec<String>,
