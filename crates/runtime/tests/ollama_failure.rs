@@ -304,8 +304,7 @@ async fn an_error_body_is_kept_up_to_its_limit() {
 #[tokio::test]
 async fn an_answer_without_end_is_not_read_for_ever() {
     let huge = Reply::body(vec![b' '; (32 << 20) + 1]);
-    let script = (0..4).fold(Script::new(), |script, _| script.then(huge.clone()));
-    let fault = Bench::new(script).chat(&text()).await.unwrap_err();
+    let fault = is_final(huge, Code::OllamaBadAnswer).await;
     assert!(matches!(fault.kind, FaultKind::Bad(BadAnswer::TooLarge, _)));
 }
 
@@ -391,4 +390,31 @@ async fn a_stalled_server_that_goes_on_is_waited_for() {
     });
     assert_eq!(answer.unwrap().content, "loaded");
     bench.model.assert_finished();
+}
+
+#[tokio::test]
+async fn https_without_tls_on_the_other_side_is_unreachable() {
+    let script = (0..4).fold(Script::new(), |script, _| {
+        script.then(Answer::text("plain"))
+    });
+    let bench = Bench::new(script);
+    let secure = bench.model.endpoint().replace("http://", "https://");
+    match OllamaClient::with_backoff(
+        settings(&secure),
+        runtime::ollama::Backoff::with_pause(bench.pauses.pause()),
+    ) {
+        Ok(client) => {
+            let fault = client
+                .chat(&text(), &CancellationToken::new())
+                .await
+                .unwrap_err();
+            assert_eq!(fault.code(), Code::OllamaUnreachable, "{fault}");
+            assert!(
+                bench.model.requests().is_empty(),
+                "nothing is said before TLS stands"
+            );
+        }
+        // A machine without root certificates cannot check anyone: that is said, and no panic.
+        Err(problem) => assert!(matches!(problem, runtime::ollama::SettingsProblem::Tls(_))),
+    }
 }

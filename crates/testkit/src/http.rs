@@ -47,6 +47,10 @@ pub(crate) async fn read_request(
         if bytes.len() > MOST || stream.read_buf(&mut bytes).await? == 0 {
             return Ok(None);
         }
+        // TLS, for one, starts otherwise and would wait for an answer to it.
+        if !bytes[0].is_ascii_uppercase() {
+            return Ok(None);
+        }
     };
     let Some(mut request) = parse_head(&String::from_utf8_lossy(&bytes[..end])) else {
         return Ok(None);

@@ -146,6 +146,8 @@ impl FaultKind {
     /// further away.
     pub(super) fn repeat(&self) -> Repeat {
         match self {
+            // 32 MiB once is enough.
+            Self::Bad(BadAnswer::TooLarge, _) => Repeat::Never,
             Self::Unreachable { .. } | Self::Interrupted { .. } | Self::Bad(..) => Repeat::Again,
             Self::Refused(Refused::Busy | Refused::BadGateway | Refused::RunnerDied, _) => {
                 Repeat::Again
