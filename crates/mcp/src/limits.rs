@@ -1,0 +1,31 @@
+//! How much a client may send at once, and how long it may be kept waiting.
+
+use policy::config::Images;
+use std::time::Duration;
+
+/// How long `agent_status` waits for news before it answers with what the client knows already.
+///
+/// Clients give up on a call after 60 s, some after 30 s (users.md, row 14).
+const STATUS_WAIT: Duration = Duration::from_secs(15);
+
+/// Limits of one server.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerLimits {
+    /// The longest line on stdio in bytes, its end not counted. A longer one is refused without being kept (M-4).
+    pub max_line_bytes: u64,
+    /// What `agent_run` accepts as images (DESIGN §6.4).
+    pub images: Images,
+    /// How long `agent_status` may wait for a change when nothing has changed since the last answer; zero never waits.
+    pub status_wait: Duration,
+}
+
+impl ServerLimits {
+    /// The limits that follow from `mcp.images`: a line has room for the largest images allowed and for the rest.
+    pub fn new(images: Images) -> Self {
+        Self {
+            max_line_bytes: images.message_limit_bytes(),
+            images,
+            status_wait: STATUS_WAIT,
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The handler behind the SDK: lists the two tools and answers their calls.
+
+use crate::ending::Ending;
+use crate::limits::ServerLimits;
+use crate::port::AgentPort;
+use crate::result_text;
+use crate::tools;
+use crate::tools::arguments::{Problem, RunArguments, StatusArguments};
+use policy::{Code, Localize, Message, Refusal, RunId};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest,
+    CustomResult, ErrorCode, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
+    ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use runtime::service::{ClientId, RunRequest, RunStatus};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often a waiting `agent_status` looks for news.
+const STATUS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Runs of which the last answer is remembered.
+const REMEMBERED_RUNS: usize = 64;
+
+/// Methods whose requests arrive here as "custom" when their parameters have the wrong shape (M-5).
+const METHODS_WITH_PARAMETERS: [&str; 3] = ["tools/call", "tools/list", "server/discover"];
+
+/// One client's server.
+pub(crate) struct AgentServer<P> {
+    port: Arc<P>,
+    localize: Arc<dyn Localize>,
+    limits: ServerLimits,
+    client: ClientId,
+    ending: Ending,
+    tools: Vec<Tool>,
+    answered: Mutex<VecDeque<RunStatus>>,
+}
+
+impl<P: AgentPort> AgentServer<P> {
+    pub(crate) fn new(
+        port: Arc<P>,
+        localize: Arc<dyn Localize>,
+        limits: ServerLimits,
+        client: ClientId,
+        ending: Ending,
+    ) -> Self {
+        let tools = tools::list(localize.as_ref());
+        Self {
+            port,
+            localize,
+            limits,
+            client,
+            ending,
+            tools,
+            answered: Mutex::default(),
+        }
+    }
+
+    async fn run(&self, arguments: JsonObject) -> Result<String, Refusal> {
+        let arguments = RunArguments::parse(arguments, &self.limits.images)
+            .map_err(|problem| self.refusal(problem))?;
+        let request = RunRequest {
+            request: arguments.request,
+            session_id: arguments.session_id,
+            temperature: arguments.temperature,
+            images: arguments.images,
+            client: self.client,
+            cwd: None,
+        };
+        let submitted = self.unless_over(self.port.submit(request)).await?;
+        Ok(result_text::submitted(
+            &submitted,
+            &self.localize.text(&Message::new("mcp.task_queued")),
+        ))
+    }
+
+    async fn status(
+        &self,
+        arguments: JsonObject,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<String, Refusal> {
+        let arguments =
+            StatusArguments::parse(arguments).map_err(|problem| self.refusal(problem))?;
+        let ask = || self.unless_over(self.port.status(arguments.task_id, arguments.session_id));
+        let mut status = ask().await?;
+        let deadline = tokio::time::Instant::now() + self.limits.status_wait;
+        while self.is_old_news(&status) && tokio::time::Instant::now() < deadline {
+            tokio::select! {
+                () = tokio::time::sleep(STATUS_INTERVAL) => status = ask().await?,
+                () = self.ending.input_over() => break,
+                () = context.ct.cancelled() => break,
+            }
+        }
+        self.remember(&status);
+        Ok(result_text::status(&status, self.localize.as_ref()))
+    }
+
+    /// The runtime's answer, or a refusal when the server may not wait for it any more (M-3).
+    async fn unless_over<T>(
+        &self,
+        answer: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = self.ending.handlers_over() => Err(Refusal::new(Code::ServerStopping, "mcp", "")),
+        }
+    }
+
+    fn refusal(&self, problem: Problem) -> Refusal {
+        Refusal::new(problem.code, "mcp", problem.field)
+            .with("detail", self.localize.text(&problem.detail))
+    }
+
+    /// Whether the client was told exactly this before, and something may still change.
+    fn is_old_news(&self, status: &RunStatus) -> bool {
+        let answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        !status.state.is_terminal() && answered.iter().any(|known| known == status)
+    }
+
+    fn remember(&self, status: &RunStatus) {
+        let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        let run: RunId = status.run_id;
+        answered.retain(|known| known.run_id != run);
+        if !status.state.is_terminal() {
+            if answered.len() == REMEMBERED_RUNS {
+                answered.pop_front();
+            }
+            answered.push_back(status.clone());
+        }
+    }
+}
+
+impl<P: AgentPort> ServerHandler for AgentServer<P> {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("agent-mcp", env!("CARGO_PKG_VERSION")))
+            .with_instructions(self.localize.text(&Message::new("mcp.instructions")))
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        // There is one page, so no cursor is ours. Some clients send an empty one for the first page.
+        if request
+            .and_then(|request| request.cursor)
+            .is_some_and(|cursor| !cursor.is_empty())
+        {
+            return Err(ErrorData::invalid_params(
+                "cursor: not one of this server",
+                None,
+            ));
+        }
+        Ok(ListToolsResult::with_all_items(self.tools.clone()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.tools.iter().find(|tool| tool.name == name).cloned()
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = request.arguments.unwrap_or_default();
+        let outcome = match request.name.as_ref() {
+            tools::RUN => self.run(arguments).await,
+            tools::STATUS => self.status(arguments, &context).await,
+            _ => {
+                return Err(ErrorData::invalid_params(
+                    "name: there is no such tool",
+                    None,
+                ));
+            }
+        };
+        let result = match outcome {
+            Ok(text) => CallToolResult::success(vec![ContentBlock::text(text)]),
+            Err(refusal) => {
+                let text = result_text::refusal(&refusal, self.localize.as_ref());
+                CallToolResult::error(vec![ContentBlock::text(text)])
+            }
+        };
+        Ok(result.into())
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        if METHODS_WITH_PARAMETERS.contains(&request.method.as_str()) {
+            return Err(ErrorData::invalid_params(
+                "params: they do not have the shape this method needs",
+                None,
+            ));
+        }
+        Err(ErrorData::new(
+            ErrorCode::METHOD_NOT_FOUND,
+            request.method,
+            None,
+        ))
+    }
+}

@@ -1,0 +1,13 @@
+//! The real server over in-memory pipes: what a client sends as bytes, and what it gets back as lines.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod arguments;
+mod client;
+mod fake;
+mod fuzz;
+mod lifecycle;
+mod listing;
+mod results;
+mod stdio;
+mod texts;
