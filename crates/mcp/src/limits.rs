@@ -19,13 +19,27 @@ pub struct ServerLimits {
     pub status_wait: Duration,
 }
 
+/// DESIGN §6.4.
+const IMAGES: Images = Images {
+    max_count: 4,
+    max_bytes_each: 10 << 20,
+    max_total_bytes: 20 << 20,
+};
+
 impl ServerLimits {
     /// The limits that follow from `mcp.images`: a line has room for the largest images allowed and for the rest.
-    pub fn new(images: Images) -> Self {
+    pub fn from_images(images: &Images) -> Self {
         Self {
             max_line_bytes: images.message_limit_bytes(),
-            images,
+            images: *images,
             status_wait: STATUS_WAIT,
         }
+    }
+}
+
+impl Default for ServerLimits {
+    /// The limits where nothing is configured.
+    fn default() -> Self {
+        Self::from_images(&IMAGES)
     }
 }

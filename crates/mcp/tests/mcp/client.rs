@@ -3,19 +3,12 @@
 use crate::fake::Fake;
 use crate::texts::Shipped;
 use mcp::{McpFault, ServeEnd, ServerLimits, serve_stdio};
-use policy::config::Images;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-pub(crate) const IMAGES: Images = Images {
-    max_count: 4,
-    max_bytes_each: 10 << 20,
-    max_total_bytes: 20 << 20,
-};
 
 /// `_meta` of a client of 2026-07-28.
 pub(crate) fn modern() -> Value {
@@ -36,7 +29,7 @@ pub(crate) struct Client {
 }
 
 pub(crate) fn limits() -> ServerLimits {
-    ServerLimits::new(IMAGES)
+    ServerLimits::default()
 }
 
 impl Client {
