@@ -1,0 +1,92 @@
+//! What a process gives up before it executes anything: privileges, limits, system calls, files.
+
+use super::failure::{At as _, Failure, Stage};
+use super::plan::Limits;
+use super::sys::signal::{self, SignalSet};
+use super::sys::{Fd, Result, file, landlock, process, seccomp};
+
+/// One line of the table of limits.
+struct Limit {
+    resource: u32,
+    value: fn(&Limits) -> u64,
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the table is documentation too")
+    )]
+    reason: &'static str,
+}
+
+const LIMITS: &[Limit] = &[
+    Limit {
+        resource: libc::RLIMIT_NPROC as u32,
+        value: |limits| limits.processes,
+        reason: "processes and threads of this sandbox's user; it does not bind kernel user 0",
+    },
+    Limit {
+        resource: libc::RLIMIT_CORE as u32,
+        value: |_| 1,
+        reason: "one byte: no core file, and no program of the host is started with the dump as a limit of zero would",
+    },
+    Limit {
+        resource: libc::RLIMIT_MEMLOCK as u32,
+        value: |limits| limits.memory_bytes.min(64 << 20),
+        reason: "locked memory cannot be swapped out by the host",
+    },
+    Limit {
+        resource: libc::RLIMIT_MSGQUEUE as u32,
+        value: |_| 1 << 20,
+        reason: "kernel memory of message queues is in no process's account",
+    },
+    Limit {
+        resource: libc::RLIMIT_RTPRIO as u32,
+        value: |_| 0,
+        reason: "real-time programs could starve init and its watchers",
+    },
+    Limit {
+        resource: libc::RLIMIT_NICE as u32,
+        value: |_| 0,
+        reason: "no priority above the server's",
+    },
+];
+
+/// The limits, then no privileges for good.
+pub(crate) fn give_up_privileges(limits: &Limits) -> std::result::Result<(), Failure> {
+    for limit in LIMITS {
+        process::limit(limit.resource, (limit.value)(limits)).at(Stage::Limits)?;
+    }
+    process::drop_privileges().at(Stage::Privileges)
+}
+
+/// Loads the filter; its notifications come from the returned descriptor.
+pub(crate) fn load_filter(filter: &[libc::sock_filter]) -> std::result::Result<Fd, Failure> {
+    seccomp::load(filter).at(Stage::Filter)
+}
+
+/// Landlock for this process and all it starts. Needs the finished root.
+pub(crate) fn apply_landlock(ruleset: Option<Fd>) -> std::result::Result<(), Failure> {
+    match ruleset {
+        Some(ruleset) => landlock::restrict_self(ruleset).at(Stage::LandlockApply),
+        None => Ok(()),
+    }
+}
+
+/// Nothing of ours is left to the program but its three streams: no descriptor, no blocked or ignored signal.
+pub(crate) fn leave_nothing() -> Result<()> {
+    file::close_range(3, u32::MAX, true)?;
+    signal::reset(libc::SIGPIPE)?;
+    signal::block_only(SignalSet::EMPTY).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_is_listed_once_with_a_reason() {
+        let mut resources: Vec<_> = LIMITS.iter().map(|limit| limit.resource).collect();
+        resources.sort_unstable();
+        resources.dedup();
+        assert_eq!(resources.len(), LIMITS.len());
+        assert!(LIMITS.iter().all(|limit| limit.reason.len() > 8));
+    }
+}

@@ -1,0 +1,20 @@
+//! The system call filter: a table with a reason per line, compiled to a binary tree.
+//!
+//! The filter is a deny list over the calls that reach past the namespaces or enlarge the kernel's surface. What the
+//! kernel learns after [`table::REVIEWED_BELOW`] answers "not implemented" until someone has looked at it.
+
+mod compile;
+mod table;
+
+pub(crate) use compile::compile;
+
+use serde::{Deserialize, Serialize};
+
+/// What the filter depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FilterChoice {
+    /// TCP sockets exist, for the namespace's own loopback.
+    pub(crate) loopback: bool,
+    /// Nothing that is writable may be executed, so anonymous memory files may not exist either.
+    pub(crate) execution_limited: bool,
+}

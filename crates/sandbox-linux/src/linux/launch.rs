@@ -1,0 +1,405 @@
+//! Starts a sandbox's init in new namespaces and gives it its identity. One implementation for one-shot and standing.
+
+use super::failure::{At as _, Failure, Stage};
+use super::filter::compile;
+use super::plan::{Bind, Owner, Plan, Step};
+use super::program::{Program, Refused};
+use super::shared::Shared;
+use super::sys::{Errno, Fd, file, landlock, memory, mount, process, signal};
+use super::{confine, root, serve, supervisor};
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// A kernel user that owns nothing on any host: beyond every range that systems hand out.
+const NOBODYS_USER: u32 = 0x7f00_0001;
+
+/// What init does once the root stands.
+pub(crate) enum Role<'p> {
+    /// Runs one command and ends.
+    Once {
+        program: Program<'p>,
+        directory: &'p CStr,
+        /// An eventfd that says: look at the shared page.
+        done: Fd,
+    },
+    /// Serves requests until the line is closed.
+    Standing(serve::Lines),
+}
+
+/// Everything the children read; it outlives them.
+pub(crate) struct Launch<'p> {
+    pub(crate) plan: &'p Plan,
+    pub(crate) shared: &'static Shared,
+    pub(crate) role: Role<'p>,
+    filter: Vec<libc::sock_filter>,
+    /// `setgroups`, user and group map, for an unprivileged caller.
+    maps: [CString; 3],
+    /// The launcher's own pidfd, to notice that it died before its death signal was set.
+    launcher: Fd,
+}
+
+/// A running init.
+pub(crate) struct Init {
+    pub(crate) pidfd: Fd,
+    pub(crate) pid: i32,
+    /// Runs under a user that owns nothing on the host.
+    pub(crate) separated: bool,
+}
+
+const NAMESPACES: i32 = libc::CLONE_NEWUSER
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS;
+
+impl<'p> Launch<'p> {
+    pub(crate) fn new(plan: &'p Plan, role: Role<'p>) -> Result<Self, Failure> {
+        let launcher = process::open_pidfd(process::id(), 0).at(Stage::ParentDeath)?;
+        let line = |id: u32| CString::new(format!("{id} {id} 1")).unwrap_or_default();
+        Ok(Self {
+            plan,
+            shared: Shared::new().at(Stage::Namespaces)?,
+            role,
+            filter: compile(plan.filter),
+            maps: [
+                c"deny".to_owned(),
+                line(plan.owner.user),
+                line(plan.owner.group),
+            ],
+            launcher,
+        })
+    }
+
+    /// Starts init. The children use `self` until init has ended.
+    pub(crate) fn start(&self) -> Result<Init, Failure> {
+        let standing = matches!(self.role, Role::Standing(_));
+        if !self.plan.privileged {
+            return self.clone_init(standing).map(|(pid, pidfd)| Init {
+                pid,
+                pidfd,
+                separated: false,
+            });
+        }
+        let (pid, pidfd) = self.clone_init(standing)?;
+        match self.give_identity(pid, NOBODYS_USER, NOBODYS_USER) {
+            Ok(()) => Ok(Init {
+                pid,
+                pidfd,
+                separated: true,
+            }),
+            Err(_) => {
+                // The file system cannot translate owners, or the caller's own namespace has no such user. Then the
+                // owner's own kernel id, without any capability; reported as a missing control.
+                discard(pid, pidfd);
+                self.shared.forget_trees();
+                let (pid, pidfd) = self.clone_init(standing)?;
+                let owner = self.plan.owner;
+                match self.give_identity(pid, owner.user, owner.group) {
+                    Ok(()) => Ok(Init {
+                        pid,
+                        pidfd,
+                        separated: false,
+                    }),
+                    Err(failure) => {
+                        discard(pid, pidfd);
+                        Err(failure)
+                    }
+                }
+            }
+        }
+    }
+
+    fn clone_init(&self, standing: bool) -> Result<(i32, Fd), Failure> {
+        let pidfd = AtomicI32::new(-1);
+        // One-shot shares memory, which saves copying page tables; a standing init must not share the helper's.
+        let flags = NAMESPACES
+            | libc::CLONE_FILES
+            | if standing {
+                libc::CLONE_NEWNET
+            } else {
+                libc::CLONE_VM
+            };
+        let argument = std::ptr::from_ref(self).cast_mut().cast::<u8>();
+        // SAFETY: `self` outlives init (see `start`), nobody writes to it, and `init` neither allocates nor panics.
+        let pid =
+            unsafe { process::start(flags, Some(&pidfd), init, argument) }.at(Stage::Namespaces)?;
+        Ok((pid, Fd(pidfd.load(Ordering::Acquire))))
+    }
+
+    /// Writes the id maps, opens the granted roots, and lets init go on.
+    fn give_identity(&self, pid: i32, user: u32, group: u32) -> Result<(), Failure> {
+        let own = self.plan.owner;
+        let namespace = write_maps(pid, own, Owner { user, group }).at(Stage::Identity)?;
+        let result = self.open_roots(namespace, user != own.user || group != own.group);
+        file::close(namespace);
+        result?;
+        memory::publish(&self.shared.identity, 1);
+        Ok(())
+    }
+
+    /// Opens every granted root with the caller's rights, its owner translated to the sandbox's user.
+    fn open_roots(&self, namespace: Fd, separated: bool) -> Result<(), Failure> {
+        for (index, step) in self.plan.steps.iter().enumerate() {
+            let Step::Bind(bind) = step else { continue };
+            let Some((slot, owner)) = bind.granted else {
+                continue;
+            };
+            let tree = self
+                .open_root(bind, owner, namespace, separated)
+                .map_err(|errno| Failure {
+                    stage: Stage::RootStep,
+                    errno: errno.0,
+                    step: index as u32,
+                })?;
+            self.shared.set_tree(slot, tree);
+        }
+        Ok(())
+    }
+
+    fn open_root(
+        &self,
+        bind: &Bind,
+        owner: Owner,
+        namespace: Fd,
+        separated: bool,
+    ) -> Result<Fd, Errno> {
+        let tree = mount::copy_tree(Fd::CWD, &bind.source)?;
+        if separated {
+            let mapped = if owner == self.plan.owner {
+                mount::map_owners(tree, namespace)
+            } else {
+                map_through_own_namespace(tree, owner)
+            };
+            match mapped {
+                // What cannot be written is then read as a stranger would.
+                Err(_) if !bind.writable => {}
+                other => other?,
+            }
+        }
+        mount::restrict(tree, bind.attributes)?;
+        Ok(tree)
+    }
+}
+
+fn discard(pid: i32, pidfd: Fd) {
+    // The process is our own child and not reaped yet, so both calls can only fail when it is gone already.
+    let _gone = process::kill(pid, libc::SIGKILL);
+    let _reaped = process::wait(pid, 0);
+    file::close(pidfd);
+}
+
+/// Writes one id as another into a new user namespace, and returns the namespace.
+fn write_maps(pid: i32, inside: Owner, kernel: Owner) -> Result<Fd, Errno> {
+    let path = CString::new(format!("/proc/{pid}")).unwrap_or_default();
+    let directory = file::open_at(Fd::CWD, &path, file::O_PATH_CLOEXEC, 0)?;
+    let write = |name: &CStr, inside: u32, kernel: u32| {
+        let fd = file::open_at(directory, name, libc::O_WRONLY | libc::O_CLOEXEC, 0)?;
+        let result = file::write(fd, format!("{inside} {kernel} 1").as_bytes());
+        file::close(fd);
+        result
+    };
+    let result = write(c"uid_map", inside.user, kernel.user)
+        .and_then(|()| write(c"gid_map", inside.group, kernel.group))
+        .and_then(|()| file::open_at(directory, c"ns/user", libc::O_RDONLY | libc::O_CLOEXEC, 0));
+    file::close(directory);
+    result
+}
+
+/// For a root whose owner is not the workspace's: a namespace that only carries its map.
+fn map_through_own_namespace(tree: Fd, owner: Owner) -> Result<(), Errno> {
+    // SAFETY: the child shares our memory but only waits; it uses nothing of ours.
+    let pid = unsafe {
+        process::start(
+            libc::CLONE_NEWUSER | libc::CLONE_VM,
+            None,
+            wait_for_death,
+            std::ptr::null_mut(),
+        )
+    }?;
+    let kernel = Owner {
+        user: NOBODYS_USER,
+        group: NOBODYS_USER,
+    };
+    let result = write_maps(pid, owner, kernel).and_then(|namespace| {
+        let result = mount::map_owners(tree, namespace);
+        file::close(namespace);
+        result
+    });
+    let _gone = process::kill(pid, libc::SIGKILL);
+    let _reaped = process::wait(pid, 0);
+    result
+}
+
+extern "C" fn wait_for_death(_: *mut u8) -> ! {
+    // A launcher that dies meanwhile takes this along.
+    if process::die_with_parent().is_ok() {
+        // An error here would only end the wait early.
+        let _woken = signal::poll(&mut [], Some(60_000_000_000));
+    }
+    process::exit(0)
+}
+
+/// PID 1.
+extern "C" fn init(launch: *mut u8) -> ! {
+    // SAFETY: `Launch::clone_init` passed a reference that outlives this process.
+    let launch = unsafe { &*launch.cast::<Launch<'_>>() };
+    let failure = match run_init(launch) {
+        Ok(never) => match never {},
+        Err(failure) => failure,
+    };
+    launch.shared.fail(failure);
+    if let Role::Once { done, .. } = launch.role {
+        ring(done);
+    }
+    process::exit(125)
+}
+
+/// Tells the launcher that there is something to see.
+pub(crate) fn ring(done: Fd) {
+    // The counter of a fresh eventfd cannot overflow; without a reader nobody needs to know.
+    let _rung = file::write(done, &1u64.to_ne_bytes());
+}
+
+/// Never returns with success.
+pub(crate) enum Never {}
+
+fn run_init(launch: &Launch<'_>) -> Result<Never, Failure> {
+    let Launch { plan, shared, .. } = launch;
+    process::die_with_parent().at(Stage::ParentDeath)?;
+    let mut alive = [signal::readable(launch.launcher)];
+    if signal::poll(&mut alive, Some(0)).at(Stage::ParentDeath)? > 0 {
+        process::exit(137);
+    }
+    if !plan.privileged {
+        for (name, map) in [
+            c"/proc/self/setgroups",
+            c"/proc/self/uid_map",
+            c"/proc/self/gid_map",
+        ]
+        .into_iter()
+        .zip(&launch.maps)
+        {
+            let fd = file::open_at(Fd::CWD, name, libc::O_WRONLY | libc::O_CLOEXEC, 0)
+                .at(Stage::Identity)?;
+            file::write(fd, map.as_bytes()).at(Stage::Identity)?;
+            file::close(fd);
+        }
+    }
+    if plan.landlock > 0 {
+        let ruleset = landlock::create(plan.landlock).at(Stage::LandlockRules)?;
+        shared.ruleset.store(ruleset.0 + 1, Ordering::Release);
+    }
+    // The dearest step, the network namespace, is made by the command itself while this process mounts.
+    let command = match launch.role {
+        Role::Once { .. } => Some(start_command(launch)?),
+        Role::Standing(_) => {
+            if plan.filter.loopback {
+                super::sys::socket::raise_loopback().at(Stage::Network)?;
+            }
+            None
+        }
+    };
+    take_identity(launch)?;
+    process::new_keyring();
+    process::set_host_name(b"sandbox").at(Stage::Namespaces)?;
+    root::build(plan, shared, shared.ruleset())?;
+    process::set_dumpable(false).at(Stage::Privileges)?;
+    match &launch.role {
+        Role::Once { done, .. } => {
+            let command = command.unwrap_or(-1);
+            // Otherwise /proc/1/net would show the host's connections.
+            memory::wait_while(&shared.network, 0, Some(10_000));
+            let network = Fd(shared.network.load(Ordering::Acquire) - 1);
+            process::join_namespace(network, libc::CLONE_NEWNET).at(Stage::Network)?;
+            memory::publish(&shared.root, 1);
+            process::drop_privileges().at(Stage::Privileges)?;
+            supervisor::once(plan, shared, command, *done)
+        }
+        Role::Standing(lines) => serve::serve(plan, shared, &launch.filter, *lines),
+    }
+}
+
+/// A privileged caller's child waits for its maps; then it is that user.
+fn take_identity(launch: &Launch<'_>) -> Result<(), Failure> {
+    if launch.plan.privileged {
+        if !memory::wait_while(&launch.shared.identity, 0, Some(10_000)) {
+            return Err(Errno(libc::ETIMEDOUT)).at(Stage::Identity);
+        }
+        let owner = launch.plan.owner;
+        process::become_user(owner.user, owner.group).at(Stage::Identity)?;
+    }
+    Ok(())
+}
+
+fn start_command(launch: &Launch<'_>) -> Result<i32, Failure> {
+    let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_FS;
+    let argument = std::ptr::from_ref(launch).cast_mut().cast::<u8>();
+    // SAFETY: `launch` outlives init, hence this process; `command` neither allocates nor panics.
+    unsafe { process::start(flags, Some(&launch.shared.command), command, argument) }
+        .at(Stage::Command)
+}
+
+/// PID 2 of a one-shot sandbox, until it executes the program.
+extern "C" fn command(launch: *mut u8) -> ! {
+    // SAFETY: `start_command` passed a reference that outlives this process.
+    let launch = unsafe { &*launch.cast::<Launch<'_>>() };
+    match run_command(launch) {
+        Ok(refused) => {
+            launch
+                .shared
+                .refused
+                .store(refused.pack(), Ordering::Release);
+            process::exit(if refused == Refused::NotFound {
+                127
+            } else {
+                126
+            })
+        }
+        Err(failure) => {
+            launch.shared.fail(failure);
+            memory::publish(&launch.shared.network, -1);
+            memory::publish(&launch.shared.listener, -1);
+            process::exit(125)
+        }
+    }
+}
+
+fn run_command(launch: &Launch<'_>) -> Result<Refused, Failure> {
+    let Launch { plan, shared, .. } = launch;
+    let Role::Once {
+        program, directory, ..
+    } = &launch.role
+    else {
+        return Err(Errno(libc::EINVAL)).at(Stage::Command);
+    };
+    process::die_with_parent().at(Stage::ParentDeath)?;
+    process::new_session().at(Stage::Command)?;
+    process::leave_namespaces(libc::CLONE_NEWNET).at(Stage::Network)?;
+    if plan.filter.loopback {
+        super::sys::socket::raise_loopback().at(Stage::Network)?;
+    }
+    // Through a descriptor of our own: after a change of user nobody may look at this process from outside.
+    let network = file::open_at(
+        Fd::CWD,
+        c"/proc/self/ns/net",
+        libc::O_RDONLY | libc::O_CLOEXEC,
+        0,
+    )
+    .at(Stage::Network)?;
+    memory::publish(&shared.network, network.0 + 1);
+    take_identity(launch)?;
+    process::new_keyring();
+    confine::give_up_privileges(&plan.limits)?;
+    let listener = confine::load_filter(&launch.filter)?;
+    memory::publish(&shared.listener, listener.0 + 1);
+    if !memory::wait_while(&shared.root, 0, Some(60_000)) {
+        return Err(Errno(libc::ETIMEDOUT)).at(Stage::Command);
+    }
+    confine::apply_landlock(shared.ruleset())?;
+    if let Err(errno) = file::change_directory(directory) {
+        return Ok(Refused::Directory(errno.0));
+    }
+    confine::leave_nothing().at(Stage::Descriptors)?;
+    // SAFETY: the arrays were made by `StringArray` and live as long as `launch`.
+    Ok(unsafe { super::program::execute(program) })
+}

@@ -1,0 +1,221 @@
+//! One confined command for a person or a script: no helper, no second execution of our own binary.
+
+use super::enforcement;
+use super::launch::{Init, Launch, Role};
+use super::plan::{Plan, plan};
+use super::program::{Program, Refused, candidates, pointers};
+use super::shared::Shared;
+use super::sys::signal::{self, SignalSet};
+use super::sys::{Errno, Fd, file, process};
+use crate::exec::{ExecReport, ExecRequest};
+use policy::EffectivePolicy;
+use policy::sandbox::{ProcessEnd, SandboxError};
+use std::ffi::{CStr, CString};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Signals that are passed on to the command instead of ending us.
+const FORWARDED: SignalSet = SignalSet::of(&[
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGWINCH,
+    libc::SIGTSTP,
+    libc::SIGCONT,
+]);
+
+/// See [`crate::exec_once`].
+pub(crate) fn exec_once(
+    policy: &EffectivePolicy,
+    request: &ExecRequest,
+) -> Result<ExecReport, SandboxError> {
+    let started = Instant::now();
+    let plan = plan(policy)?;
+    // Whether the owner can be translated shows only at the start, and does not decide the level.
+    enforcement::of(&plan, plan.privileged).permit(policy)?;
+    fill_streams().map_err(|errno| failed("streams", errno))?;
+    let arguments = strings(request)?;
+    let Some(name) = arguments.first() else {
+        return Err(SandboxError::NotFound("".into()));
+    };
+    let places = candidates(name, search_path(&plan));
+    let place_list: Vec<&CStr> = places.iter().map(CString::as_c_str).collect();
+    let argument_list = pointers(&arguments);
+    let environment = pointers(&plan.environment);
+    let directory = c_string(request.cwd.as_os_str().as_bytes())?;
+    let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)
+        .map_err(|errno| failed("event", Errno(errno.raw_os_error())))?;
+    let done = Fd(event.as_raw_fd());
+    let launch = Launch::new(
+        &plan,
+        Role::Once {
+            program: Program {
+                candidates: &place_list,
+                arguments: argument_list.pointers(),
+                environment: environment.pointers(),
+                identity: request.identity,
+            },
+            directory: &directory,
+            done,
+        },
+    )
+    .map_err(|failure| failure.unavailable(&plan))?;
+    // Blocked before init exists, so that none is lost; the command unblocks everything for itself.
+    let before = signal::block_only(FORWARDED).map_err(|errno| failed("signals", errno))?;
+    let result = launch
+        .start()
+        .map_err(|failure| failure.unavailable(&plan))
+        .and_then(|init| {
+            let deadline = request.timeout.map(|timeout| started + timeout);
+            let end = wait(launch.shared, &init, done, deadline);
+            // Init uses our memory until it is gone.
+            reap(&init);
+            let end = end.map_err(|errno| failed("wait", errno))?;
+            judge(launch.shared, &plan, request, end).map(|end| ExecReport {
+                end,
+                enforcement: enforcement::of(&plan, init.separated),
+                elapsed: started.elapsed(),
+                leftovers: launch.shared.leftovers.load(Ordering::Acquire) as u32,
+            })
+        });
+    signal::block_only(before).map_err(|errno| failed("signals", errno))?;
+    result
+}
+
+fn failed(stage: &'static str, errno: Errno) -> SandboxError {
+    SandboxError::Failed {
+        stage,
+        reason: errno.to_string(),
+    }
+}
+
+fn c_string(bytes: &[u8]) -> Result<CString, SandboxError> {
+    CString::new(bytes).map_err(|_| failed("arguments", Errno(libc::EINVAL)))
+}
+
+fn strings(request: &ExecRequest) -> Result<Vec<CString>, SandboxError> {
+    request
+        .argv
+        .iter()
+        .map(|argument| c_string(argument.as_bytes()))
+        .collect()
+}
+
+/// The value of `PATH` inside: the table's, or what the policy says instead.
+fn search_path(plan: &Plan) -> &str {
+    plan.environment
+        .iter()
+        .find_map(|pair| pair.to_str().ok()?.strip_prefix("PATH="))
+        .unwrap_or(super::environment::PATH)
+}
+
+/// A closed standard stream would become some other file's number.
+fn fill_streams() -> Result<(), Errno> {
+    loop {
+        let fd = file::open_at(Fd::CWD, c"/dev/null", libc::O_RDWR, 0)?;
+        if fd.0 > 2 {
+            file::close(fd);
+            return Ok(());
+        }
+    }
+}
+
+/// Why the wait was over.
+enum Over {
+    /// The command has ended, or never started.
+    Done,
+    /// The time was used up.
+    Time,
+}
+
+fn wait(shared: &Shared, init: &Init, done: Fd, deadline: Option<Instant>) -> Result<Over, Errno> {
+    let signals = signal::descriptor(FORWARDED)?;
+    let mut list = [
+        signal::readable(done),
+        signal::readable(init.pidfd),
+        signal::readable(signals),
+    ];
+    let result = loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            break Over::Time;
+        }
+        let ready = signal::poll(&mut list, left.map(|left| left.as_nanos() as u64))?;
+        if ready == 0 {
+            continue;
+        }
+        if list[0].revents != 0 || list[1].revents != 0 {
+            break Over::Done;
+        }
+        while let Some(number) = signal::take(signals) {
+            forward(shared, number);
+        }
+    };
+    file::close(signals);
+    Ok(result)
+}
+
+/// To the command's process group. The command leads a session of its own, so a terminal's stop and continue are passed
+/// on as the signals that cannot be ignored, and we stop with it.
+fn forward(shared: &Shared, number: i32) {
+    let sent = match number {
+        libc::SIGTSTP => libc::SIGSTOP,
+        other => other,
+    };
+    let command = Fd(shared.command.load(Ordering::Acquire));
+    if command.0 > 0 {
+        // Before Linux 6.9 only the process itself can be reached. One that has ended needs no signal.
+        let group = process::PIDFD_SIGNAL_PROCESS_GROUP;
+        let _ended = process::signal_pidfd(command, sent, group).or_else(|errno| {
+            if errno.0 == libc::EINVAL {
+                process::signal_pidfd(command, sent, 0)
+            } else {
+                Err(errno)
+            }
+        });
+    }
+    if number == libc::SIGTSTP {
+        // Returns when we are continued; our own SIGCONT is then waiting to be passed on.
+        let _stopped = process::kill(process::id(), libc::SIGSTOP);
+    }
+}
+
+/// Ends whatever still runs and waits for init, whose end is the end of the whole tree.
+fn reap(init: &Init) {
+    // An init that has ended already is what is wanted.
+    let _ended = process::signal_pidfd(init.pidfd, libc::SIGKILL, 0);
+    while process::wait(init.pid, 0) == Err(Errno(libc::EINTR)) {}
+    file::close(init.pidfd);
+}
+
+fn judge(
+    shared: &Shared,
+    plan: &Plan,
+    request: &ExecRequest,
+    over: Over,
+) -> Result<ProcessEnd, SandboxError> {
+    if let Some(failure) = shared.failure() {
+        return Err(failure.unavailable(plan));
+    }
+    let ended = shared.ended.load(Ordering::Acquire) != 0;
+    if matches!(over, Over::Time) && !ended {
+        return Ok(ProcessEnd::TimedOut);
+    }
+    if !ended {
+        return Ok(ProcessEnd::Killed);
+    }
+    if let Some(refused) = Refused::unpack(shared.refused.load(Ordering::Acquire)) {
+        let program = request.argv.first().map(Path::new).unwrap_or(Path::new(""));
+        return Err(refused.error(program, &request.cwd));
+    }
+    if shared.out_of_memory.load(Ordering::Acquire) != 0 {
+        return Ok(ProcessEnd::OutOfMemory);
+    }
+    Ok(super::status::end(shared.status.load(Ordering::Acquire)))
+}

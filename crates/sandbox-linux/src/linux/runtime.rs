@@ -1,0 +1,230 @@
+//! What every program needs of the system: a table with a reason per line. Everything else of the host is absent.
+
+use policy::Rights;
+
+/// How a path comes into the sandbox.
+#[derive(Clone, Copy)]
+pub(crate) enum Source {
+    /// The host's directory, read and execute.
+    Programs,
+    /// The host's file or directory, read only, nothing in it runs.
+    Data,
+    /// The host's character device.
+    Device,
+    /// A link of our own.
+    Link(&'static str),
+    /// A file made for this sandbox.
+    Generated(fn(&Facts) -> String),
+}
+
+/// What generated files depend on.
+pub(crate) struct Facts {
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+    pub(crate) home: String,
+}
+
+/// One line of the table. Where the host has no such path the line does nothing.
+pub(crate) struct Item {
+    pub(crate) path: &'static str,
+    pub(crate) source: Source,
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the table is documentation too")
+    )]
+    pub(crate) reason: &'static str,
+}
+
+const fn item(path: &'static str, source: Source, reason: &'static str) -> Item {
+    Item {
+        path,
+        source,
+        reason,
+    }
+}
+
+/// The rights of [`Source::Programs`].
+pub(crate) const PROGRAM_RIGHTS: Rights = Rights::READ_EXECUTE;
+
+pub(crate) const TABLE: &[Item] = &[
+    item(
+        "/usr",
+        Source::Programs,
+        "programs, libraries, compilers, zone and locale data",
+    ),
+    item(
+        "/bin",
+        Source::Programs,
+        "a link into /usr, or a directory on older systems",
+    ),
+    item(
+        "/sbin",
+        Source::Programs,
+        "a link into /usr, or a directory on older systems",
+    ),
+    item(
+        "/lib",
+        Source::Programs,
+        "a link into /usr; the loader's path is compiled into programs",
+    ),
+    item(
+        "/lib32",
+        Source::Programs,
+        "a link into /usr where it exists",
+    ),
+    item(
+        "/lib64",
+        Source::Programs,
+        "a link into /usr; the x86_64 loader's path",
+    ),
+    item(
+        "/etc/ld.so.cache",
+        Source::Data,
+        "where the loader finds libraries",
+    ),
+    item(
+        "/etc/ld.so.conf",
+        Source::Data,
+        "where the linker finds libraries",
+    ),
+    item(
+        "/etc/ld.so.conf.d",
+        Source::Data,
+        "where the linker finds libraries",
+    ),
+    item(
+        "/etc/alternatives",
+        Source::Data,
+        "cc, awk, editor and others are links through it",
+    ),
+    item(
+        "/etc/ssl/certs",
+        Source::Data,
+        "public certificates, without the private directory beside it",
+    ),
+    item(
+        "/etc/ssl/openssl.cnf",
+        Source::Data,
+        "OpenSSL refuses to start some algorithms without it",
+    ),
+    item(
+        "/etc/pki/tls/certs",
+        Source::Data,
+        "public certificates on Fedora and RHEL",
+    ),
+    item(
+        "/etc/pki/ca-trust/extracted",
+        Source::Data,
+        "where those links lead",
+    ),
+    item("/etc/localtime", Source::Data, "local time"),
+    item(
+        "/etc/passwd",
+        Source::Generated(passwd),
+        "names for the sandbox's own ids; the host's users stay unknown",
+    ),
+    item(
+        "/etc/group",
+        Source::Generated(group),
+        "names for the sandbox's own ids",
+    ),
+    item(
+        "/etc/hosts",
+        Source::Generated(hosts),
+        "localhost, whatever the resolver",
+    ),
+    item(
+        "/etc/nsswitch.conf",
+        Source::Generated(nsswitch),
+        "files only: no resolver socket is reachable",
+    ),
+    item("/dev/null", Source::Device, "everything uses it"),
+    item("/dev/zero", Source::Device, "memory maps of older programs"),
+    item("/dev/full", Source::Device, "tests of error paths"),
+    item("/dev/random", Source::Device, "random numbers"),
+    item("/dev/urandom", Source::Device, "random numbers"),
+    item(
+        "/dev/fd",
+        Source::Link("/proc/self/fd"),
+        "process substitution in shells",
+    ),
+    item(
+        "/dev/stdin",
+        Source::Link("/proc/self/fd/0"),
+        "scripts name it",
+    ),
+    item(
+        "/dev/stdout",
+        Source::Link("/proc/self/fd/1"),
+        "scripts name it",
+    ),
+    item(
+        "/dev/stderr",
+        Source::Link("/proc/self/fd/2"),
+        "scripts name it",
+    ),
+    item(
+        "/dev/ptmx",
+        Source::Link("pts/ptmx"),
+        "pseudo-terminals of the sandbox's own instance",
+    ),
+];
+
+fn passwd(facts: &Facts) -> String {
+    let Facts { user, group, home } = facts;
+    let mut text = format!("agent:x:{user}:{group}::{home}:/bin/sh\n");
+    if *user != 0 {
+        text.push_str("root:x:0:0::/:/usr/sbin/nologin\n");
+    }
+    text.push_str("nobody:x:65534:65534::/:/usr/sbin/nologin\n");
+    text
+}
+
+fn group(facts: &Facts) -> String {
+    let mut text = format!("agent:x:{}:\n", facts.group);
+    if facts.group != 0 {
+        text.push_str("root:x:0:\n");
+    }
+    text.push_str("nogroup:x:65534:\n");
+    text
+}
+
+fn hosts(_: &Facts) -> String {
+    "127.0.0.1 localhost\n::1 localhost\n".into()
+}
+
+fn nsswitch(_: &Facts) -> String {
+    "passwd: files\ngroup: files\nhosts: files\n".into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_is_listed_once_with_a_reason() {
+        let mut paths: Vec<_> = TABLE.iter().map(|item| item.path).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        assert_eq!(paths.len(), TABLE.len());
+        assert!(TABLE.iter().all(|item| item.reason.len() > 8));
+    }
+
+    /// SEC-INV-03: never host secrets or host configuration.
+    #[test]
+    fn nothing_secret_is_listed() {
+        for item in TABLE {
+            for secret in [
+                "shadow",
+                "private",
+                "sudoers",
+                "ssh/",
+                "machine-id",
+                "/root",
+                "/home",
+            ] {
+                assert!(!item.path.contains(secret), "{}", item.path);
+            }
+        }
+    }
+}

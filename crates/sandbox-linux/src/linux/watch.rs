@@ -1,0 +1,166 @@
+//! Memory of the whole tree, watched by init where no cgroup does it.
+//!
+//! The sum of resident sets is cheap and counts shared pages more than once; only when it is over the limit, the
+//! proportional sets decide. The nearer to the limit, the shorter the pause.
+
+use super::connect::NumberedPath;
+use super::sys::{Fd, file, process};
+
+/// The kernel's offset of the first process in `/proc`; everything before it is no process.
+const FIRST_PROCESS: usize = 256;
+const SHORTEST_PAUSE_NS: u64 = 5_000_000;
+const LONGEST_PAUSE_NS: u64 = 50_000_000;
+/// Bytes per nanosecond that a tree is believed to take at most: 4 GB/s.
+const FASTEST_GROWTH: u64 = 4;
+
+pub(crate) struct Watch {
+    proc: Fd,
+    limit: u64,
+    page: u64,
+    next_ns: u64,
+}
+
+/// What one look found.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Look {
+    pub(crate) processes: u32,
+    resident: u64,
+}
+
+impl Watch {
+    pub(crate) fn new(limit: u64, page: u64) -> super::sys::Result<Self> {
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+        Ok(Self {
+            proc: file::open_at(Fd::CWD, c"/proc", flags, 0)?,
+            limit,
+            page,
+            next_ns: 0,
+        })
+    }
+
+    /// Nanoseconds until the next look is due.
+    pub(crate) fn pause(&self, now_ns: u64) -> u64 {
+        self.next_ns.saturating_sub(now_ns)
+    }
+
+    /// Looks when it is time. `true`: the tree is over its limit.
+    pub(crate) fn is_over(&mut self, now_ns: u64) -> bool {
+        if now_ns < self.next_ns {
+            return false;
+        }
+        let look = self.look(Measure::Resident);
+        let headroom = self.limit.saturating_sub(look.resident);
+        let pause = (headroom / FASTEST_GROWTH / 2).clamp(SHORTEST_PAUSE_NS, LONGEST_PAUSE_NS);
+        self.next_ns = now_ns + pause;
+        look.resident > self.limit && self.look(Measure::Proportional).resident > self.limit
+    }
+
+    /// Starts the first look one short pause from now.
+    pub(crate) fn rearm(&mut self) {
+        self.next_ns = process::monotonic_ns() + SHORTEST_PAUSE_NS;
+    }
+
+    /// How many processes there are, init included.
+    pub(crate) fn count(&self) -> u32 {
+        self.look(Measure::Nothing).processes
+    }
+
+    fn look(&self, measure: Measure) -> Look {
+        let mut look = Look::default();
+        let mut buffer = [0u8; 8192];
+        if file::seek(self.proc, FIRST_PROCESS).is_err() {
+            return look;
+        }
+        while let Ok(length @ 1..) = file::entries(self.proc, &mut buffer) {
+            let mut rest = buffer.get(..length).unwrap_or(&[]);
+            // `struct linux_dirent64`: inode, offset, record length at 16, kind at 18, name from 19.
+            while let Some(&[low, high]) = rest.get(16..18) {
+                let record = usize::from(u16::from_ne_bytes([low, high]));
+                let name = rest.get(19..record).unwrap_or(&[]);
+                if name.first().is_some_and(u8::is_ascii_digit) {
+                    look.processes += 1;
+                    look.resident += self.measure(measure, name);
+                }
+                rest = rest.get(record.max(1)..).unwrap_or(&[]);
+            }
+        }
+        look
+    }
+
+    fn measure(&self, measure: Measure, name: &[u8]) -> u64 {
+        let digits = name.split(|byte| *byte == 0).next().unwrap_or(&[]);
+        let mut path = NumberedPath::new(digits);
+        match measure {
+            Measure::Nothing => 0,
+            Measure::Resident => {
+                path.text(b"/statm");
+                let mut text = [0u8; 128];
+                let length = self.read(&path, &mut text);
+                // Size, then resident pages.
+                let mut fields = text
+                    .get(..length)
+                    .unwrap_or(&[])
+                    .split(|byte| *byte == b' ');
+                fields.nth(1).map_or(0, number) * self.page
+            }
+            Measure::Proportional => {
+                path.text(b"/smaps_rollup");
+                let mut text = [0u8; 512];
+                let length = self.read(&path, &mut text);
+                let text = text.get(..length).unwrap_or(&[]);
+                let label = b"\nPss:";
+                text.windows(label.len())
+                    .position(|window| window == label)
+                    .and_then(|at| text.get(at + label.len()..))
+                    .map_or(0, number)
+                    * 1024
+            }
+        }
+    }
+
+    fn read(&self, path: &NumberedPath, text: &mut [u8]) -> usize {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        // A process that ended meanwhile holds nothing.
+        let Ok(fd) = file::open_at(self.proc, path.as_c_str(), flags, 0) else {
+            return 0;
+        };
+        let length = file::read(fd, text).unwrap_or(0);
+        file::close(fd);
+        length
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Measure {
+    Nothing,
+    Resident,
+    Proportional,
+}
+
+fn number(text: &[u8]) -> u64 {
+    text.iter()
+        .skip_while(|byte| !byte.is_ascii_digit())
+        .take_while(|byte| byte.is_ascii_digit())
+        .fold(0, |sum: u64, digit| {
+            sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_out_of_text() {
+        assert_eq!(number(b"  1234 kB"), 1234);
+        assert_eq!(number(b""), 0);
+    }
+
+    #[test]
+    fn finds_this_process() {
+        let watch = Watch::new(1 << 40, 4096).unwrap();
+        let look = watch.look(Measure::Resident);
+        assert!(look.processes >= 1 && look.resident > 0);
+        assert!(watch.look(Measure::Proportional).resident > 0);
+    }
+}
