@@ -8,17 +8,22 @@
 #![forbid(unsafe_code)]
 
 mod board;
+mod capability;
+mod catalogue;
+mod compose;
 mod desk;
 mod evidence;
 mod image;
 mod ledger;
 pub mod ollama;
 mod parts;
+mod plan;
 mod repetition;
 mod run;
 pub mod service;
 mod session;
 mod stop;
+pub mod tools;
 
 pub use parts::{
     Language, ModelParts, Records, RunLimits, RuntimeParts, SkillDescriptor, ToolLimits,

@@ -1,0 +1,178 @@
+//! Facts about the program that a call names (DESIGN §7.4, X-HASH, PRC-01 to PRC-03).
+
+use super::walk::Walker;
+use super::{open, os, text};
+use cap_std::fs::Metadata;
+use policy::call::{ProgramFacts, WalkedTargets};
+use policy::effective::{EntryExecutable, FileIdentity, RehashRule, Sha256Digest};
+use policy::path::{ObjectKind, WalkedPath};
+use policy::tool::{DirOperation, EditOperation, ToolArguments};
+use policy::{Code, EffectivePolicy, Refusal};
+use std::io;
+use std::path::Path;
+
+impl Walker {
+    /// What stage 5 judges: every path of a call, walked in the way that its operation needs.
+    ///
+    /// # Errors
+    /// As [`Walker::walk`] and [`Walker::program_facts`].
+    pub fn walk_call(
+        &self,
+        policy: &EffectivePolicy,
+        arguments: &ToolArguments,
+    ) -> Result<WalkedTargets, Refusal> {
+        let paths = match arguments {
+            ToolArguments::TaskUpdate(_) => return Ok(WalkedTargets::Graph),
+            ToolArguments::ProcessRun(call) => {
+                let cwd = self.walk(call.cwd.as_deref().unwrap_or("."))?;
+                let program = self.program_facts(policy, &call.executable, &cwd)?;
+                return Ok(WalkedTargets::Program { program, cwd });
+            }
+            ToolArguments::FileSearch(call) => vec![self.walk(&call.root)?],
+            ToolArguments::FileRead(call) => vec![self.walk(&call.path)?],
+            ToolArguments::FileEdit(call) => match (call.operation, &call.new_path) {
+                (EditOperation::Delete, _) => vec![self.walk_entry(&call.path)?],
+                (EditOperation::Rename, Some(new_path)) => {
+                    vec![self.walk_entry(&call.path)?, self.walk_entry(new_path)?]
+                }
+                _ => vec![self.walk(&call.path)?],
+            },
+            ToolArguments::Dir(call) => vec![match call.operation {
+                DirOperation::Mkdir => self.walk_for_create(&call.path)?,
+                DirOperation::Rmdir => self.walk_entry(&call.path)?,
+                DirOperation::List => self.walk(&call.path)?,
+            }],
+        };
+        Ok(WalkedTargets::Paths(paths))
+    }
+
+    /// Finds the program that `name` stands for: the alias of an entry, or a path relative to `cwd`. A bare name that is
+    /// no alias is unknown; no search path is consulted.
+    ///
+    /// # Errors
+    /// A path outside every granted root (`policy.executable_denied`, ST-20, nothing is looked at there), a path that is
+    /// no regular file, an entry whose file is gone.
+    pub fn program_facts(
+        &self,
+        policy: &EffectivePolicy,
+        name: &str,
+        cwd: &WalkedPath,
+    ) -> Result<ProgramFacts, Refusal> {
+        if let Some(entry) = policy.entry(name) {
+            return self.entry_facts(policy.rehash(), entry);
+        }
+        if !name.contains(std::path::is_separator) {
+            return Ok(ProgramFacts::Unknown {
+                name: name.to_owned(),
+            });
+        }
+        // An entry's own path is no substitute for its alias (DESIGN §7.4); the policy says so if it gets the path.
+        let asked = cwd.resolved.join(name);
+        let is_entry = |entry: &&EntryExecutable| asked == entry.resolved || asked == entry.logical;
+        if let Some(entry) = policy.entries().iter().find(is_entry) {
+            return Ok(ProgramFacts::Path {
+                resolved: entry.resolved.clone(),
+                identity: entry.identity,
+            });
+        }
+        let walked = match self.walk_from(&cwd.resolved, name) {
+            Ok(walked) => walked,
+            Err(refusal) if refusal.code == Code::FileNotFound => {
+                return Ok(ProgramFacts::Unknown {
+                    name: name.to_owned(),
+                });
+            }
+            Err(refusal) if refusal.code == Code::PathDenied => {
+                let rule = "entries, runtime roots, workspace artifacts";
+                return Err(Refusal::new(Code::ExecutableDenied, rule, refusal.target));
+            }
+            Err(refusal) => return Err(refusal),
+        };
+        match walked.object {
+            None => Ok(ProgramFacts::Unknown {
+                name: name.to_owned(),
+            }),
+            Some(object) if object.kind == ObjectKind::File => Ok(ProgramFacts::Path {
+                resolved: walked.resolved,
+                identity: object.identity,
+            }),
+            Some(_) => Err(Refusal::new(
+                Code::FileKindUnsupported,
+                "regular file",
+                text::path(&walked.resolved),
+            )),
+        }
+    }
+
+    /// Resolves the entry's configured path again, and reads its bytes only when it is not the pinned file (X-HASH).
+    fn entry_facts(
+        &self,
+        rehash: RehashRule,
+        entry: &EntryExecutable,
+    ) -> Result<ProgramFacts, Refusal> {
+        let gone = |error: io::Error| {
+            Refusal::new(
+                Code::ExecutableResolutionChanged,
+                &entry.alias,
+                text::path(&entry.logical),
+            )
+            .with("detail", error)
+        };
+        let resolved = std::fs::canonicalize(&entry.logical).map_err(gone)?;
+        let identity = os::identity(&metadata(&resolved).map_err(gone)?);
+        let sha256 = match rehash {
+            RehashRule::Always => Some(hash(&resolved).map_err(gone)?.1),
+            RehashRule::OnChange if identity == entry.identity => None,
+            RehashRule::OnChange => Some(self.cached_hash(&resolved, identity).map_err(gone)?),
+        };
+        Ok(ProgramFacts::Alias {
+            alias: entry.alias.clone(),
+            resolved,
+            identity,
+            sha256,
+        })
+    }
+
+    fn cached_hash(&self, resolved: &Path, identity: FileIdentity) -> io::Result<Sha256Digest> {
+        let known = |hashes: &std::collections::HashMap<_, _>| hashes.get(&identity).copied();
+        if let Some(sha256) = self.hashes.lock().ok().and_then(|hashes| known(&hashes)) {
+            return Ok(sha256);
+        }
+        let (hashed, sha256) = hash(resolved)?;
+        if let Ok(mut hashes) = self.hashes.lock() {
+            hashes.insert(hashed, sha256);
+        }
+        Ok(sha256)
+    }
+}
+
+fn metadata(path: &Path) -> io::Result<Metadata> {
+    let metadata = open_program(path)?.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        ));
+    }
+    Ok(metadata)
+}
+
+/// The bytes of a file and the identity of the file that gave them, which must not change meanwhile.
+fn hash(path: &Path) -> io::Result<(FileIdentity, Sha256Digest)> {
+    let mut file = open_program(path)?;
+    let before = os::identity(&file.metadata()?);
+    let sha256 = open::hash_reader(&mut file)?;
+    if os::identity(&file.metadata()?) != before {
+        return Err(io::Error::other("changed while it was read"));
+    }
+    Ok((before, sha256))
+}
+
+/// An entry's path is the human's own configuration, so it is opened by path; a FIFO put there does not make us wait.
+fn open_program(path: &Path) -> io::Result<cap_std::fs::File> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    cap_std::fs::Dir::open_ambient_dir(directory, cap_std::ambient_authority())?
+        .open_with(name, &os::read_options())
+}
