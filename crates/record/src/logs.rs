@@ -1,1 +1,12 @@
-//! stub
+//! Plain logs: not signed, and not proof of anything. The application log and the LLM log roll; session events do not.
+
+mod llm;
+mod rolling;
+mod session;
+
+pub use llm::{
+    LlmCall, LlmLog, LlmPhase, LlmRecord, LlmToolCall, LlmToolResult, PromptMessage,
+    RequestMetadata, TokenUsage,
+};
+pub use rolling::{RollingFile, RollingLimits};
+pub use session::{SESSION_EVENTS_FILE, SessionEvent, SessionEvents, SessionRecord, read_events};

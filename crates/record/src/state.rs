@@ -109,6 +109,20 @@ impl StateError {
         }
     }
 
+    /// A file of ours that is open: regular, and for this user only. Returns its size.
+    pub(crate) fn check_file(path: &Path, file: &File) -> Result<u64, Self> {
+        let seen = file.metadata().map_err(Self::io("look at", path))?;
+        if !seen.is_file() {
+            return Err(Self::WrongKind {
+                path: path.to_owned(),
+            });
+        }
+        match private::exposure(&seen) {
+            None => Ok(seen.len()),
+            Some(exposure) => Err(Self::exposed(path, exposure)),
+        }
+    }
+
     fn target(&self) -> String {
         match self {
             Self::Symlink { path }
@@ -302,18 +316,8 @@ impl AtomicFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(StateError::io("open", &self.path)(error)),
         };
-        let seen = file
-            .metadata()
-            .map_err(StateError::io("look at", &self.path))?;
-        if !seen.is_file() {
-            return Err(StateError::WrongKind {
-                path: self.path.clone(),
-            });
-        }
-        if let Some(exposure) = private::exposure(&seen) {
-            return Err(StateError::exposed(&self.path, exposure));
-        }
-        let mut content = Vec::with_capacity(seen.len().min(limit) as usize);
+        let size = StateError::check_file(&self.path, &file)?;
+        let mut content = Vec::with_capacity(size.min(limit) as usize);
         file.take(limit.saturating_add(1))
             .read_to_end(&mut content)
             .map_err(StateError::io("read", &self.path))?;

@@ -1,0 +1,89 @@
+//! The signed head, as a verifier sees it.
+
+use super::VerifyError;
+use crate::audit::AuditKey;
+use crate::private;
+use hmac::Mac;
+use serde_json::Value;
+use std::io::{self, Read};
+use std::path::Path;
+
+pub(super) const HEAD_NAME: &str = "audit.head";
+const HEAD_BYTES: usize = 512;
+
+/// What a good head says.
+pub(super) struct HeadClaim {
+    pub file: u32,
+    pub size: u64,
+    pub seq: u64,
+    pub mac: [u8; 64],
+    pub closed: bool,
+}
+
+pub(super) enum SeenHead {
+    Missing,
+    Invalid,
+    WrongKey,
+    Signed(HeadClaim),
+}
+
+impl SeenHead {
+    pub(super) fn read(directory: &Path, key: &AuditKey) -> Result<Self, VerifyError> {
+        let path = directory.join(HEAD_NAME);
+        let file = match private::open_read(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Missing),
+            Err(error) => return Err(VerifyError::new(&path, error)),
+        };
+        let mut text = Vec::with_capacity(HEAD_BYTES + 1);
+        file.take(HEAD_BYTES as u64 + 1)
+            .read_to_end(&mut text)
+            .map_err(|error| VerifyError::new(&path, error))?;
+        Ok(Self::judge(&text, key).unwrap_or(Self::Invalid))
+    }
+
+    /// `{…,"hmac":"…",…}`, filled up with spaces to one sector that ends in a line feed. `None` when it is not that.
+    fn judge(text: &[u8], key: &AuditKey) -> Option<Self> {
+        let (object, filling) = text.split_at(text.iter().rposition(|&byte| byte == b'}')? + 1);
+        let spaces = filling.strip_suffix(b"\n")?;
+        if text.len() != HEAD_BYTES || !spaces.iter().all(|&byte| byte == b' ') {
+            return None;
+        }
+        let value: Value = serde_json::from_slice(object).ok()?;
+        let members = value.as_object()?;
+        let names = [
+            "boot_id", "closed", "file", "hmac", "key_id", "mac", "seq", "size", "v",
+        ];
+        if members.len() != names.len() || !names.iter().all(|name| members.contains_key(*name)) {
+            return None;
+        }
+        if members["key_id"].as_str()? != key.id() {
+            return Some(Self::WrongKey);
+        }
+        let hmac = members["hmac"].as_str()?;
+        let member = format!("\"hmac\":\"{hmac}\",");
+        let at = object
+            .windows(member.len())
+            .position(|window| window == member.as_bytes())?;
+        // The member stands where canonical order has it, behind `file`: its place is not under the mac.
+        let before = format!("\"file\":{},", members["file"]);
+        if !object[..at].ends_with(before.as_bytes()) {
+            return None;
+        }
+        let mut hasher = key.for_purpose(b"head");
+        hasher.update(&object[..at]);
+        hasher.update(&object[at + member.len()..]);
+        if private::hex_text(&hasher.finalize().into_bytes().into()) != hmac
+            || members["v"].as_u64()? != 1
+        {
+            return None;
+        }
+        Some(Self::Signed(HeadClaim {
+            file: members["file"].as_u64()?.try_into().ok()?,
+            size: members["size"].as_u64()?,
+            seq: members["seq"].as_u64()?,
+            mac: members["mac"].as_str()?.as_bytes().try_into().ok()?,
+            closed: members["closed"].as_bool()?,
+        }))
+    }
+}
