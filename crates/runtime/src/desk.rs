@@ -241,7 +241,7 @@ impl Desk {
         tokio::spawn(async move {
             // Yields nothing, and ends when the last waiter was dropped.
             while waiting.recv().await.is_some() {}
-            drop(reply.send(()));
+            let _ = reply.send(());
         });
     }
 
