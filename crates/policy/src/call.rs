@@ -4,17 +4,19 @@
 //! dispatcher takes only the last; nothing but this module makes one.
 
 use crate::code::Code;
-use crate::effective::{EffectivePolicy, EntryKind, FileIdentity, Sha256Digest, ShellRule};
+use crate::effective::{EffectivePolicy, FileIdentity, Sha256Digest};
 use crate::fault::Refusal;
-use crate::layers::PermissionLayers;
-use crate::path::{ObjectKind, ResolvedPath, WalkedPath, judge, judge_place};
-use crate::rights::{Right, Rights};
-use crate::sandbox::{ProgramClass, ProgramIdentity};
+use crate::layers::{OperationRules, PermissionLayers};
+use crate::path::{ObjectKind, ResolvedPath, WalkedPath, judge};
+use crate::rights::Rights;
+use crate::sandbox::ProgramIdentity;
 use crate::secret::Untrusted;
-use crate::tool::{Operation, ToolArguments, ToolName};
+use crate::tool::{Operation, ProcessRun, ToolArguments, ToolName, program_operations};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+
+mod program;
 
 /// What the model asked for.
 #[derive(Clone, Debug)]
@@ -48,6 +50,7 @@ pub struct PlausibleCall {
 pub struct PermittedCall {
     arguments: ToolArguments,
     asked: BTreeSet<Operation>,
+    rules: OperationRules,
 }
 
 /// Stage 5 passed: every target was resolved, opened and judged by the effective policy.
@@ -58,7 +61,50 @@ pub struct ResolvedCall {
     targets: ResolvedTargets,
 }
 
-/// Stage 6 passed: what the dispatcher takes.
+/// Stage 6 passed: what the dispatcher takes. Only the stages lead to one, each once and in order (SEC-INV-01).
+///
+/// ```
+/// use policy::call::*;
+/// fn every_stage(
+///     call: ProposedCall,
+///     scope: &Scope,
+///     layers: &mut policy::layers::PermissionLayers,
+///     policy: &policy::EffectivePolicy,
+///     walked: WalkedTargets,
+/// ) -> Result<ApprovedCall, policy::Refusal> {
+///     call.validate()?.scope(scope)?.plausible()?.permit(layers)?.resolve(policy, walked)?.approve()
+/// }
+/// ```
+/// It cannot be built outside, and no stage can be left out:
+///
+/// ```compile_fail,E0451
+/// use policy::call::*;
+/// fn built(arguments: policy::tool::ToolArguments) -> ApprovedCall {
+///     ApprovedCall { arguments, targets: ResolvedTargets::Graph }
+/// }
+/// ```
+/// ```compile_fail,E0599
+/// use policy::call::*;
+/// fn no_scope(call: ValidatedCall) { drop(call.plausible()); }
+/// ```
+/// ```compile_fail,E0599
+/// use policy::call::*;
+/// fn no_gate(call: ScopedCall, layers: &mut policy::layers::PermissionLayers) { drop(call.permit(layers)); }
+/// ```
+/// ```compile_fail,E0599
+/// use policy::call::*;
+/// fn no_layers(call: PlausibleCall, policy: &policy::EffectivePolicy, walked: WalkedTargets) {
+///     drop(call.resolve(policy, walked));
+/// }
+/// ```
+/// ```compile_fail,E0599
+/// use policy::call::*;
+/// fn no_policy(call: PermittedCall) { drop(call.approve()); }
+/// ```
+/// ```compile_fail,E0382
+/// use policy::call::*;
+/// fn twice(call: ResolvedCall) { drop(call.approve()); drop(call.approve()); }
+/// ```
 #[derive(Debug)]
 pub struct ApprovedCall {
     arguments: ToolArguments,
@@ -218,6 +264,7 @@ impl PlausibleCall {
         Ok(PermittedCall {
             arguments: self.arguments,
             asked,
+            rules: layers.rules().clone(),
         })
     }
 }
@@ -231,49 +278,33 @@ impl PermittedCall {
     /// Stage 5: the effective policy, on what the platform opened.
     ///
     /// # Errors
-    /// The refusal of the first target.
+    /// The refusal of the first target; `internal` for targets of another shape than the arguments name.
     pub fn resolve(
-        self,
+        mut self,
         policy: &EffectivePolicy,
         walked: WalkedTargets,
     ) -> Result<ResolvedCall, Refusal> {
-        let targets = match walked {
-            WalkedTargets::Graph => ResolvedTargets::Graph,
-            WalkedTargets::Paths(paths) => {
-                let wanted: Vec<Rights> = self
-                    .arguments
-                    .paths()
-                    .into_iter()
-                    .map(|(_, rights)| rights)
-                    .collect();
-                if wanted.len() != paths.len() {
-                    return Err(Refusal::new(
-                        Code::Internal,
-                        "stage 5",
-                        self.arguments.tool().as_str(),
-                    ));
-                }
-                let judged: Result<Vec<_>, _> = paths
-                    .into_iter()
-                    .zip(wanted)
-                    .map(|(path, rights)| judge(policy, path, rights))
-                    .collect();
-                ResolvedTargets::Paths(judged?)
-            }
-            WalkedTargets::Program { program, cwd } => {
-                let cwd = judge(policy, cwd, Rights::READ)?;
-                if cwd.object().map(|object| object.kind) != Some(ObjectKind::Directory) {
-                    return Err(Refusal::new(
-                        Code::FileWrongKind,
-                        "cwd",
-                        cwd.path().display().to_string(),
-                    ));
-                }
+        let targets = match (&self.arguments, walked) {
+            (ToolArguments::TaskUpdate(_), WalkedTargets::Graph) => ResolvedTargets::Graph,
+            (ToolArguments::ProcessRun(call), WalkedTargets::Program { program, cwd }) => {
+                let program = program::judge_program(policy, &call.executable, program)?;
+                let asked = self
+                    .rules
+                    .judge(&resolved_operations(policy, call, &program))?;
+                self.asked.extend(asked);
                 ResolvedTargets::Program {
-                    program: judge_program(policy, program)?,
-                    cwd,
+                    program,
+                    cwd: judge_cwd(policy, cwd)?,
                 }
             }
+            (
+                ToolArguments::FileSearch(_)
+                | ToolArguments::FileRead(_)
+                | ToolArguments::FileEdit(_)
+                | ToolArguments::Dir(_),
+                WalkedTargets::Paths(paths),
+            ) => ResolvedTargets::Paths(judge_paths(policy, &self.arguments, paths)?),
+            (_, _) => return Err(mismatch(&self.arguments)),
         };
         Ok(ResolvedCall {
             arguments: self.arguments,
@@ -281,6 +312,74 @@ impl PermittedCall {
             targets,
         })
     }
+}
+
+fn judge_paths(
+    policy: &EffectivePolicy,
+    arguments: &ToolArguments,
+    walked: Vec<WalkedPath>,
+) -> Result<Vec<ResolvedPath>, Refusal> {
+    let wanted = arguments.paths();
+    if wanted.len() != walked.len() {
+        return Err(mismatch(arguments));
+    }
+    let mut judged = Vec::with_capacity(walked.len());
+    for (path, (_, rights)) in walked.into_iter().zip(wanted) {
+        let path = judge(policy, path, rights)?;
+        if matches!(arguments, ToolArguments::FileEdit(_)) {
+            judge_edited(policy, &path)?;
+        }
+        judged.push(path);
+    }
+    Ok(judged)
+}
+
+/// `file_edit` edits files: moving a directory would move what is protected in it, and a file in the place of a
+/// protected directory would lead around it (X-PROTECT).
+fn judge_edited(policy: &EffectivePolicy, path: &ResolvedPath) -> Result<(), Refusal> {
+    let target = || path.path().display().to_string();
+    if path.object().map(|object| object.kind) == Some(ObjectKind::Directory) {
+        return Err(Refusal::new(Code::FileWrongKind, "file_edit", target()));
+    }
+    match policy.protects_below(path.path()) {
+        Some(pattern) => Err(Refusal::new(
+            Code::PathProtected,
+            format!("sandbox.protect: {}", pattern.display()),
+            target(),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn judge_cwd(policy: &EffectivePolicy, cwd: WalkedPath) -> Result<ResolvedPath, Refusal> {
+    let cwd = judge(policy, cwd, Rights::READ)?;
+    if cwd.object().map(|object| object.kind) == Some(ObjectKind::Directory) {
+        Ok(cwd)
+    } else {
+        Err(Refusal::new(
+            Code::FileWrongKind,
+            "cwd",
+            cwd.path().display().to_string(),
+        ))
+    }
+}
+
+/// The operations under every name of the program: an alias `vcs` for git pushes as well.
+fn resolved_operations(
+    policy: &EffectivePolicy,
+    call: &ProcessRun,
+    program: &ProgramIdentity,
+) -> BTreeSet<Operation> {
+    let logical = policy.entry(&call.executable).map(|entry| &entry.logical);
+    let mut operations = BTreeSet::new();
+    for name in logical.into_iter().chain([&program.path]) {
+        operations.extend(program_operations(&name.to_string_lossy(), &call.args));
+    }
+    operations
+}
+
+fn mismatch(arguments: &ToolArguments) -> Refusal {
+    Refusal::new(Code::Internal, "stage 5", arguments.tool().as_str())
 }
 
 impl ResolvedCall {
@@ -327,127 +426,4 @@ pub fn fingerprint(arguments: &ToolArguments) -> [u8; 32] {
     hash.update([0]);
     hash.update(serde_json::to_vec(arguments).unwrap_or_default());
     hash.finalize().into()
-}
-
-/// Which class a program is of, or why it may not start (DESIGN §11.4, X-EXE, ST-20).
-fn judge_program(
-    policy: &EffectivePolicy,
-    facts: ProgramFacts,
-) -> Result<ProgramIdentity, Refusal> {
-    match facts {
-        ProgramFacts::Unknown { name } => {
-            let known: Vec<&str> = policy
-                .entries()
-                .iter()
-                .map(|entry| entry.alias.as_str())
-                .collect();
-            Err(
-                Refusal::new(Code::ExecutableUnknown, "sandbox.execution.entries", name)
-                    .with("allowed", known.join(", ")),
-            )
-        }
-        ProgramFacts::Alias {
-            alias,
-            resolved,
-            identity,
-            sha256,
-        } => {
-            let Some(entry) = policy.entry(&alias) else {
-                return Err(Refusal::new(
-                    Code::ExecutableUnknown,
-                    "sandbox.execution.entries",
-                    alias,
-                ));
-            };
-            if entry.kind == EntryKind::Shell && policy.shells() == ShellRule::Deny {
-                return Err(Refusal::new(
-                    Code::ShellDenied,
-                    "sandbox.execution.shells",
-                    alias,
-                ));
-            }
-            if resolved != entry.resolved {
-                return Err(Refusal::new(
-                    Code::ExecutableResolutionChanged,
-                    alias,
-                    resolved.display().to_string(),
-                ));
-            }
-            let same_bytes = match sha256 {
-                Some(now) => now == entry.sha256,
-                None => identity == entry.identity,
-            };
-            if !same_bytes {
-                return Err(Refusal::new(
-                    Code::ExecutableHashChanged,
-                    alias,
-                    resolved.display().to_string(),
-                ));
-            }
-            let class = match entry.kind {
-                EntryKind::Shell => ProgramClass::Shell,
-                EntryKind::Program => ProgramClass::Entry,
-            };
-            Ok(ProgramIdentity {
-                path: resolved,
-                class,
-                identity: Some(identity),
-                sha256: Some(entry.sha256),
-            })
-        }
-        ProgramFacts::Path { resolved, identity } => {
-            let target = resolved.display().to_string();
-            if policy
-                .entries()
-                .iter()
-                .any(|entry| entry.resolved == resolved)
-            {
-                return Err(Refusal::new(
-                    Code::ExecutableDenied,
-                    "use the entry's alias",
-                    target,
-                ));
-            }
-            if policy.shells() == ShellRule::Deny && EntryKind::of(&resolved) == EntryKind::Shell {
-                return Err(Refusal::new(
-                    Code::ShellDenied,
-                    "sandbox.execution.shells",
-                    target,
-                ));
-            }
-            let in_runtime = policy
-                .entries()
-                .iter()
-                .filter_map(|entry| entry.runtime_root.as_ref())
-                .any(|root| resolved.starts_with(root));
-            if in_runtime {
-                let class = ProgramClass::RuntimeComponent;
-                return Ok(ProgramIdentity {
-                    path: resolved,
-                    class,
-                    identity: Some(identity),
-                    sha256: None,
-                });
-            }
-            let rights = judge_place(policy, &resolved, Rights::READ)?;
-            let artifact = rights.allows(Right::Execute)
-                && policy.root_of(&resolved).is_some_and(|root| {
-                    root.origins.contains(&crate::effective::Origin::Workspace)
-                });
-            if artifact {
-                let class = ProgramClass::WorkspaceArtifact;
-                return Ok(ProgramIdentity {
-                    path: resolved,
-                    class,
-                    identity: Some(identity),
-                    sha256: None,
-                });
-            }
-            Err(Refusal::new(
-                Code::ExecutableDenied,
-                "entries, runtime roots, workspace artifacts",
-                target,
-            ))
-        }
-    }
 }

@@ -1,12 +1,12 @@
 //! The Effective Sandbox Policy (DESIGN §10.7): frozen once, never changed, never read from a file.
 
-use crate::code::Code;
-use crate::fault::Refusal;
 use crate::rights::{Right, Rights};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
+
+mod freeze;
 
 /// HARNESS's mode over DESIGN's profile (X-MODE). The order is from strict to wide.
 #[derive(
@@ -51,6 +51,13 @@ pub enum Origin {
     OsRuntimeRoot,
 }
 
+impl Origin {
+    /// Whether the human granted it as data; the others exist only so that a program can run.
+    pub fn is_declared(self) -> bool {
+        matches!(self, Self::Workspace | Self::Mount)
+    }
+}
+
 /// What a granted root is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -73,6 +80,20 @@ pub struct GrantedRoot {
     pub rights: Rights,
     /// Every origin that granted it.
     pub origins: BTreeSet<Origin>,
+}
+
+impl GrantedRoot {
+    /// Whether it reaches a resolved absolute path. A text with `..` in it is not resolved, and nothing reaches it.
+    pub fn covers(&self, resolved: &Path) -> bool {
+        let below = match self.kind {
+            RootKind::Directory => resolved.starts_with(&self.path),
+            RootKind::File => resolved == self.path,
+        };
+        below
+            && !resolved
+                .components()
+                .any(|part| part == Component::ParentDir)
+    }
 }
 
 fn rights_as_words<S: serde::Serializer>(
@@ -108,13 +129,15 @@ pub const SHELL_NAMES: &[&str] = &[
 ];
 
 impl EntryKind {
-    /// Judges by the resolved file name (DESIGN §10.3).
+    /// Judges by the resolved file name (DESIGN §10.3); a version after the name does not hide a shell: `ksh93`, `zsh-5.9`.
     pub fn of(resolved: &Path) -> Self {
         let name = resolved
             .file_name()
             .map(|name| name.to_string_lossy().to_lowercase())
             .unwrap_or_default();
         let stem = name.strip_suffix(".exe").unwrap_or(&name);
+        let stem = stem.strip_suffix("-static").unwrap_or(stem);
+        let stem = stem.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
         if SHELL_NAMES.contains(&stem) {
             Self::Shell
         } else {
@@ -329,6 +352,29 @@ impl Ceiling {
 }
 
 /// The frozen policy. It has no setter and cannot be read from a file; [`PolicyDraft::freeze`] is its only maker.
+///
+/// SEC-INV-02: nothing that comes from outside becomes one, and a frozen one is not written to.
+///
+/// ```compile_fail,E0277
+/// let policy: policy::EffectivePolicy = serde_json::from_str("{}").unwrap();
+/// ```
+/// ```compile_fail,E0616
+/// fn widen(policy: &mut policy::EffectivePolicy) {
+///     policy.mode = policy::SandboxMode::DangerFullAccess;
+/// }
+/// ```
+/// ```compile_fail,E0451
+/// fn widen(policy: policy::EffectivePolicy) -> policy::EffectivePolicy {
+///     policy::EffectivePolicy { mode: policy::SandboxMode::DangerFullAccess, ..policy }
+/// }
+/// ```
+/// A draft is data until it is frozen:
+///
+/// ```
+/// fn freeze(draft: policy::PolicyDraft) -> Option<policy::EffectivePolicy> {
+///     draft.freeze(&policy::effective::Ceiling::mode(policy::SandboxMode::ReadOnly)).ok()
+/// }
+/// ```
 #[derive(Clone, Debug, Serialize)]
 pub struct EffectivePolicy {
     mode: SandboxMode,
@@ -343,168 +389,6 @@ pub struct EffectivePolicy {
     rehash: RehashRule,
     partial: PartialRule,
     workspace_root: PathBuf,
-}
-
-impl PolicyDraft {
-    /// Freezes the draft, narrowed to the ceiling.
-    ///
-    /// The same root is merged (DESIGN §10.7: the union of its rights); a nested workspace or mount that is narrower than
-    /// the root around it cannot be expressed and is refused, because Landlock grants add up.
-    ///
-    /// # Errors
-    /// Every refusal at once: relative paths, narrower nested roots, two entries with one alias, an entry that the policy
-    /// itself lets the sandbox write (X-EXE), a workspace root outside the granted directories.
-    pub fn freeze(self, ceiling: &Ceiling) -> Result<EffectivePolicy, Vec<Refusal>> {
-        let mut refusals = Vec::new();
-        let mode = self.mode.min(ceiling.mode);
-        let mut merged: BTreeMap<PathBuf, GrantedRoot> = BTreeMap::new();
-        for mut root in self.roots {
-            if !root.path.is_absolute() {
-                refusals.push(Refusal::new(
-                    Code::PathInvalid,
-                    "absolute path",
-                    root.path.display().to_string(),
-                ));
-                continue;
-            }
-            if let Some(kept) = &ceiling.roots
-                && root
-                    .origins
-                    .iter()
-                    .all(|origin| matches!(origin, Origin::Workspace | Origin::Mount))
-            {
-                match narrow_to(&root, kept) {
-                    Some(narrowed) => root = narrowed,
-                    None => continue,
-                }
-            }
-            if mode == SandboxMode::ReadOnly {
-                root.rights = root.rights.intersect(Rights::READ_EXECUTE);
-                if root
-                    .origins
-                    .iter()
-                    .all(|origin| matches!(origin, Origin::Workspace | Origin::Mount))
-                {
-                    root.rights = root.rights.intersect(Rights::READ);
-                }
-            }
-            merged
-                .entry(root.path.clone())
-                .and_modify(|known| {
-                    known.rights = known.rights | root.rights;
-                    known.origins.extend(root.origins.iter().copied());
-                })
-                .or_insert(root);
-        }
-        let roots: Vec<GrantedRoot> = merged.into_values().collect();
-        for inner in &roots {
-            let declared = inner
-                .origins
-                .iter()
-                .any(|origin| matches!(origin, Origin::Workspace | Origin::Mount));
-            for outer in &roots {
-                if declared
-                    && outer.path != inner.path
-                    && inner.path.starts_with(&outer.path)
-                    && !inner.rights.contains(outer.rights)
-                {
-                    refusals.push(
-                        Refusal::new(
-                            Code::ConfigurationInvalid,
-                            "DESIGN §10.2: narrower nested root",
-                            inner.path.display().to_string(),
-                        )
-                        .with(
-                            "detail",
-                            format!(
-                                "{} < {} ({})",
-                                inner.rights,
-                                outer.rights,
-                                outer.path.display()
-                            ),
-                        ),
-                    );
-                }
-            }
-        }
-        let mut aliases = BTreeSet::new();
-        for entry in &self.entries {
-            if !aliases.insert(entry.alias.to_lowercase()) {
-                refusals.push(Refusal::new(
-                    Code::ConfigurationInvalid,
-                    "sandbox.execution.entries.alias",
-                    &entry.alias,
-                ));
-            }
-            if let Some(root) = deepest(&roots, &entry.resolved)
-                && root.rights.allows(Right::Write)
-            {
-                refusals.push(Refusal::new(
-                    Code::ExecutableWritable,
-                    root.path.display().to_string(),
-                    entry.resolved.display().to_string(),
-                ));
-            }
-        }
-        let policy = EffectivePolicy {
-            mode,
-            roots,
-            entries: self.entries,
-            network: if ceiling.no_network {
-                NetworkPolicy::None
-            } else {
-                self.network
-            },
-            resources: self.resources,
-            environment: self.environment,
-            protect: self.protect,
-            own_files: self.own_files,
-            shells: self.shells,
-            rehash: self.rehash,
-            partial: self.partial,
-            workspace_root: self.workspace_root,
-        };
-        if !policy.rights_at(&policy.workspace_root).allows(Right::Read) {
-            refusals.push(
-                Refusal::new(
-                    Code::PathDenied,
-                    "X-ROOT",
-                    policy.workspace_root.display().to_string(),
-                )
-                .requiring(Right::Read),
-            );
-        }
-        if refusals.is_empty() {
-            Ok(policy)
-        } else {
-            Err(refusals)
-        }
-    }
-}
-
-fn narrow_to(root: &GrantedRoot, kept: &[PathBuf]) -> Option<GrantedRoot> {
-    kept.iter().find_map(|keep| {
-        if root.path.starts_with(keep) {
-            Some(root.clone())
-        } else if keep.starts_with(&root.path) {
-            Some(GrantedRoot {
-                path: keep.clone(),
-                ..root.clone()
-            })
-        } else {
-            None
-        }
-    })
-}
-
-fn deepest<'a>(roots: &'a [GrantedRoot], path: &Path) -> Option<&'a GrantedRoot> {
-    roots
-        .iter()
-        .filter(|root| match root.kind {
-            RootKind::Directory => path.starts_with(&root.path),
-            RootKind::File => path == root.path,
-        })
-        .max_by_key(|root| root.path.components().count())
 }
 
 impl EffectivePolicy {
@@ -577,34 +461,69 @@ impl EffectivePolicy {
 
     /// The deepest granted root that covers a resolved absolute path.
     pub fn root_of(&self, resolved: &Path) -> Option<&GrantedRoot> {
-        deepest(&self.roots, resolved)
+        self.roots
+            .iter()
+            .filter(|root| root.covers(resolved))
+            .max_by_key(|root| root.path.components().count())
     }
 
     /// The rights at a resolved absolute path: those of every root around it together, none where no root covers it.
     pub fn rights_at(&self, resolved: &Path) -> Rights {
         self.roots
             .iter()
-            .filter(|root| match root.kind {
-                RootKind::Directory => resolved.starts_with(&root.path),
-                RootKind::File => resolved == root.path,
-            })
+            .filter(|root| root.covers(resolved))
             .fold(Rights::NONE, |sum, root| sum | root.rights)
     }
 
-    /// Whether a resolved path is, lies in, or leads to our own files.
+    /// Whether a resolved path is, lies in, or leads to our own files. ASCII case makes no difference: on a file system
+    /// without case, `Agent.YAML` is our file too.
     pub fn is_own_file(&self, resolved: &Path) -> bool {
-        self.own_files.iter().any(|own| resolved.starts_with(own))
+        self.own_files.iter().any(|own| lies_in(resolved, own))
+    }
+
+    /// Whether one of our own files lies below a resolved path, which may be read then but neither moved nor removed.
+    pub fn leads_to_own_file(&self, resolved: &Path) -> bool {
+        self.own_files.iter().any(|own| lies_in(own, resolved))
     }
 
     /// The protect pattern that a resolved path lies in, if any: `<anything>/.git/config`, `<anything>/.git/hooks/…`.
+    /// ASCII case makes no difference, as in [`EffectivePolicy::is_own_file`].
     pub fn protected_by(&self, resolved: &Path) -> Option<&Path> {
+        let have: Vec<_> = resolved.components().collect();
         self.protect.iter().map(PathBuf::as_path).find(|pattern| {
             let wanted: Vec<_> = pattern.components().collect();
-            let have: Vec<_> = resolved.components().collect();
             !wanted.is_empty()
                 && have
                     .windows(wanted.len())
-                    .any(|window| window == wanted.as_slice())
+                    .any(|window| same_names(window, &wanted))
         })
     }
+
+    /// The protect pattern that begins with the end of a resolved path: `.git` for `.git/config`. A file in this place
+    /// (a worktree's `.git`, which names another directory) would lead around the pattern.
+    pub fn protects_below(&self, resolved: &Path) -> Option<&Path> {
+        let have: Vec<_> = resolved.components().collect();
+        self.protect.iter().map(PathBuf::as_path).find(|pattern| {
+            let wanted: Vec<_> = pattern.components().collect();
+            (1..wanted.len().min(have.len() + 1))
+                .any(|count| same_names(&have[have.len() - count..], &wanted[..count]))
+        })
+    }
+}
+
+fn lies_in(path: &Path, directory: &Path) -> bool {
+    let mut have = path.components();
+    directory
+        .components()
+        .all(|wanted| have.next().is_some_and(|part| same_name(part, wanted)))
+}
+
+fn same_names(have: &[Component<'_>], wanted: &[Component<'_>]) -> bool {
+    have.iter()
+        .zip(wanted)
+        .all(|(have, wanted)| same_name(*have, *wanted))
+}
+
+fn same_name(have: Component<'_>, wanted: Component<'_>) -> bool {
+    have.as_os_str().eq_ignore_ascii_case(wanted.as_os_str())
 }

@@ -8,11 +8,34 @@ use std::collections::BTreeSet;
 /// Identical operations in a row at which L4 blocks (interfaces.md §3).
 pub const CONTEXT_BLOCKS_AT: u32 = 5;
 
+/// L1 and L5, which depend on nothing but the operations.
+#[derive(Clone, Debug)]
+pub(crate) struct OperationRules {
+    operations: BTreeSet<Operation>,
+    asks: BTreeSet<Operation>,
+}
+
+impl OperationRules {
+    /// The operations that must be asked for.
+    pub(crate) fn judge(
+        &self,
+        operations: &BTreeSet<Operation>,
+    ) -> Result<BTreeSet<Operation>, Refusal> {
+        match operations.difference(&self.operations).next() {
+            Some(operation) => Err(Refusal::new(
+                Code::OperationDenied,
+                "L1 os_operations",
+                operation.word(),
+            )),
+            None => Ok(operations.intersection(&self.asks).copied().collect()),
+        }
+    }
+}
+
 /// The layers' configuration, frozen when the run starts (GUARD 3), and L4's memory of this run.
 #[derive(Clone, Debug)]
 pub struct PermissionLayers {
-    operations: BTreeSet<Operation>,
-    asks: BTreeSet<Operation>,
+    rules: OperationRules,
     last: Option<[u8; 32]>,
     in_a_row: u32,
 }
@@ -20,22 +43,21 @@ pub struct PermissionLayers {
 impl PermissionLayers {
     /// The default box (X-BOX): every operation is listed; those in `approvals.ask` ask.
     pub fn default_box(asks: BTreeSet<Operation>) -> Self {
-        Self {
-            operations: BTreeSet::from(Operation::ALL),
-            asks,
-            last: None,
-            in_a_row: 0,
-        }
+        Self::of_box(BTreeSet::from(Operation::ALL), asks)
     }
 
     /// A box with its own `os_operations`.
     pub fn of_box(operations: BTreeSet<Operation>, asks: BTreeSet<Operation>) -> Self {
         Self {
-            operations,
-            asks,
+            rules: OperationRules { operations, asks },
             last: None,
             in_a_row: 0,
         }
+    }
+
+    /// L1 and L5 alone, for what only shows when the targets are resolved.
+    pub(crate) fn rules(&self) -> &OperationRules {
+        &self.rules
     }
 
     /// Judges one call. Returns the operations that must be asked for (L5); empty means permitted.
@@ -50,16 +72,7 @@ impl PermissionLayers {
         operations: &BTreeSet<Operation>,
         fingerprint: [u8; 32],
     ) -> Result<BTreeSet<Operation>, Refusal> {
-        if let Some(operation) = operations
-            .iter()
-            .find(|operation| !self.operations.contains(operation))
-        {
-            return Err(Refusal::new(
-                Code::OperationDenied,
-                "L1 os_operations",
-                operation.word(),
-            ));
-        }
+        let asked = self.rules.judge(operations)?;
         if self.last == Some(fingerprint) {
             self.in_a_row += 1;
         } else {
@@ -72,7 +85,6 @@ impl PermissionLayers {
                     .with("count", self.in_a_row),
             );
         }
-        let asked: BTreeSet<Operation> = operations.intersection(&self.asks).copied().collect();
         if operations.is_empty() && tool != ToolName::TaskUpdate {
             return Err(Refusal::new(
                 Code::DefaultDenied,

@@ -49,7 +49,20 @@ pub struct WalkedPath {
     pub object: Option<ObjectFacts>,
 }
 
-/// A judged path with its opened parent.
+/// A judged path with its opened parent. [`judge`] is its only maker (SEC-INV-04).
+///
+/// ```compile_fail,E0451
+/// use policy::path::{ResolvedPath, WalkedPath};
+/// fn unjudged(walked: WalkedPath) -> ResolvedPath {
+///     ResolvedPath { walked, rights: policy::Rights::ALL }
+/// }
+/// ```
+/// ```
+/// use policy::path::{ResolvedPath, WalkedPath, judge};
+/// fn judged(policy: &policy::EffectivePolicy, walked: WalkedPath) -> Option<ResolvedPath> {
+///     judge(policy, walked, policy::Rights::READ).ok()
+/// }
+/// ```
 #[derive(Debug)]
 pub struct ResolvedPath {
     walked: WalkedPath,
@@ -127,12 +140,7 @@ pub fn judge_place(
         return Err(Refusal::new(Code::PathProtected, "own files", target()));
     }
     let changes = wanted.allows(Right::Write) || wanted.allows(Right::Delete);
-    if changes
-        && policy
-            .own_files()
-            .iter()
-            .any(|own| own.starts_with(resolved))
-    {
+    if changes && policy.leads_to_own_file(resolved) {
         return Err(Refusal::new(Code::PathProtected, "own files", target()));
     }
     if changes && let Some(pattern) = policy.protected_by(resolved) {

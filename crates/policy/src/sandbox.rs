@@ -152,6 +152,28 @@ impl Enforcement {
 }
 
 /// Proof that what is enforced was compared with what is needed. Not `Clone`: one start each.
+///
+/// ```compile_fail,E0451
+/// let permit = policy::sandbox::StartPermit { _made_by_comparison: () };
+/// ```
+/// ```compile_fail,E0599
+/// fn twice(permit: policy::sandbox::StartPermit) -> [policy::sandbox::StartPermit; 2] {
+///     [permit.clone(), permit]
+/// }
+/// ```
+/// ```compile_fail,E0382
+/// use policy::sandbox::{PreparedSandbox, StartPermit};
+/// fn twice(one: Box<dyn PreparedSandbox>, other: Box<dyn PreparedSandbox>, permit: StartPermit) {
+///     drop(one.start(permit));
+///     drop(other.start(permit));
+/// }
+/// ```
+/// ```
+/// use policy::sandbox::{PreparedSandbox, StartPermit};
+/// fn once(one: Box<dyn PreparedSandbox>, permit: StartPermit) {
+///     drop(one.start(permit));
+/// }
+/// ```
 #[derive(Debug)]
 pub struct StartPermit {
     _made_by_comparison: (),

@@ -4,6 +4,15 @@ use std::fmt;
 use zeroize::Zeroize;
 
 /// A secret: it has no `Display`, its `Debug` shows nothing of it, and its memory is overwritten when it is dropped.
+///
+/// ```compile_fail,E0277
+/// println!("{}", policy::Secret::new(String::from("key")));
+/// ```
+/// ```
+/// let secret = policy::Secret::new(String::from("key"));
+/// assert_eq!(format!("{secret:?}"), "Secret(…)");
+/// assert_eq!(secret.expose(), "key");
+/// ```
 #[derive(Clone)]
 pub struct Secret<T: Zeroize>(T);
 

@@ -9,6 +9,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+mod outward;
+
+pub(crate) use outward::program_operations;
+
 /// A tool of the internal catalogue (DESIGN §6.5). Never listed to MCP clients (AGT-06).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -403,6 +407,8 @@ pub const MAX_PATH_BYTES: usize = 4096;
 pub const MAX_ARGUMENTS: usize = 1024;
 /// Longest single argument or query, bytes.
 pub const MAX_ARGUMENT_BYTES: usize = 128 * 1024;
+/// Longest text for a program's standard input, bytes.
+pub const MAX_STDIN_BYTES: usize = 16 * 1024 * 1024;
 
 impl ToolArguments {
     /// Stage 1, the shape: typed arguments from what the model sent.
@@ -467,15 +473,39 @@ impl ToolArguments {
                         &format!("args has more than {MAX_ARGUMENTS} items"),
                     ));
                 }
+                if call.stdin.as_ref().map_or(0, String::len) > MAX_STDIN_BYTES {
+                    return Err(shape(
+                        tool,
+                        &format!("stdin is longer than {MAX_STDIN_BYTES} bytes"),
+                    ));
+                }
                 call.args
                     .iter()
                     .try_for_each(|argument| text("args", argument, MAX_ARGUMENT_BYTES))
             }
-            Self::TaskUpdate(call) => text(
-                "description",
-                call.description.as_deref().unwrap_or(""),
-                MAX_ARGUMENT_BYTES,
-            ),
+            Self::TaskUpdate(call) => {
+                for (name, list) in [
+                    ("depends_on", &call.depends_on),
+                    ("required_tools", &call.required_tools),
+                ] {
+                    if list.len() > MAX_ARGUMENTS {
+                        return Err(shape(
+                            tool,
+                            &format!("{name} has more than {MAX_ARGUMENTS} items"),
+                        ));
+                    }
+                    list.iter()
+                        .try_for_each(|item| text(name, item, MAX_PATH_BYTES))?;
+                }
+                for (name, value, limit) in [
+                    ("task_id", &call.task_id, MAX_PATH_BYTES),
+                    ("budget_class", &call.budget_class, MAX_PATH_BYTES),
+                    ("description", &call.description, MAX_ARGUMENT_BYTES),
+                ] {
+                    text(name, value.as_deref().unwrap_or_default(), limit)?;
+                }
+                Ok(())
+            }
             Self::Dir(call) => path("path", &call.path),
         }
     }
@@ -501,10 +531,17 @@ impl ToolArguments {
                 )?;
                 need(call.tail_lines != Some(0), "tail_lines must be at least 1")
             }
-            Self::FileRead(call) => need(
-                call.mode != ReadMode::Range || call.length.is_some_and(|length| length > 0),
-                "length is required for range and must be at least 1",
-            ),
+            Self::FileRead(call) => {
+                need(
+                    call.mode != ReadMode::Range || call.length.is_some_and(|length| length > 0),
+                    "length is required for range and must be at least 1",
+                )?;
+                let end = call
+                    .start
+                    .unwrap_or(0)
+                    .checked_add(call.length.unwrap_or(0));
+                need(end.is_some(), "start and length are too large")
+            }
             Self::FileEdit(call) => match call.operation {
                 EditOperation::Overwrite | EditOperation::AtomicReplace => need(
                     call.content.is_some(),
@@ -602,35 +639,6 @@ impl ToolArguments {
             Self::TaskUpdate(_) => Vec::new(),
         }
     }
-}
-
-/// What an argument vector amounts to, by program and sub-command. The shell syntax tree comes with the guardrails.
-fn program_operations(executable: &str, args: &[String]) -> BTreeSet<Operation> {
-    let name = executable
-        .rsplit(['/', '\\'])
-        .next()
-        .unwrap_or(executable)
-        .to_lowercase();
-    let name = name.strip_suffix(".exe").unwrap_or(&name);
-    let mut operations = BTreeSet::from([Operation::ProcessRun]);
-    let words = || args.iter().map(String::as_str);
-    let has = |word: &str| words().any(|argument| argument.eq_ignore_ascii_case(word));
-    match name {
-        "git" if has("push") || has("send-pack") => {
-            operations.insert(Operation::GitPush);
-        }
-        "git" => {
-            operations.insert(Operation::GitRead);
-        }
-        "cargo" | "npm" | "pnpm" | "yarn" | "poetry" | "gem" if has("publish") || has("push") => {
-            operations.insert(Operation::PackagePublish);
-        }
-        "twine" if has("upload") => {
-            operations.insert(Operation::PackagePublish);
-        }
-        _ => {}
-    }
-    operations
 }
 
 fn shape(tool: ToolName, detail: &str) -> Refusal {
