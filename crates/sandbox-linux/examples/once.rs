@@ -1,5 +1,4 @@
 //! `once DIR PROGRAM [ARGUMENT…]`: one command confined to DIR, to measure and to try (P-1).
-#![expect(missing_docs, reason = "an example")]
 
 use policy::effective::{
     Ceiling, GrantedRoot, NetworkPolicy, Origin, PartialRule, PolicyDraft, RehashRule,

@@ -11,17 +11,33 @@
 //!
 //! Callers invoke [`init`] first thing in `main`: the sandbox's helper is the same binary, executed again.
 
-mod exec;
 #[cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
-mod linux;
+#[path = "linux/mod.rs"]
+mod backend;
+#[cfg(not(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+#[path = "elsewhere.rs"]
+mod backend;
+mod exec;
 
+pub use backend::LinuxSandbox;
 pub use exec::{ExecReport, ExecRequest};
 
 use policy::EffectivePolicy;
 use policy::sandbox::SandboxError;
+
+/// Must be the first thing `main` does. Returns at once unless this process is a sandbox's helper, that is, this program executed
+/// again by [`LinuxSandbox`]; then it never returns.
+///
+/// A program that does not call it gets `SANDBOX_UNAVAILABLE` from [`LinuxSandbox`] instead of being started again and again.
+pub fn init() {
+    backend::init();
+}
 
 /// Runs one command confined, with our own standard streams, and waits for it and everything it started (P-1).
 ///
@@ -38,9 +54,3 @@ pub fn exec_once(
 ) -> Result<ExecReport, SandboxError> {
     backend::exec_once(policy, request)
 }
-
-#[cfg(all(
-    target_os = "linux",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-use linux::once as backend;

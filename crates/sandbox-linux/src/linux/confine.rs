@@ -11,7 +11,10 @@ struct Limit {
     value: fn(&Limits) -> u64,
     #[cfg_attr(
         not(test),
-        expect(dead_code, reason = "the table is documentation too")
+        expect(
+            dead_code,
+            reason = "for readers, and for the test that demands one per line"
+        )
     )]
     reason: &'static str,
 }
@@ -49,12 +52,12 @@ const LIMITS: &[Limit] = &[
     },
 ];
 
-/// The limits, then no privileges for good.
-pub(crate) fn give_up_privileges(limits: &Limits) -> std::result::Result<(), Failure> {
+/// The limits. They bind this process and what it starts, not init.
+pub(crate) fn limit(limits: &Limits) -> std::result::Result<(), Failure> {
     for limit in LIMITS {
         process::limit(limit.resource, (limit.value)(limits)).at(Stage::Limits)?;
     }
-    process::drop_privileges().at(Stage::Privileges)
+    Ok(())
 }
 
 /// Loads the filter; its notifications come from the returned descriptor.

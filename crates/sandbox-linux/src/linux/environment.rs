@@ -23,7 +23,10 @@ struct Line {
     value: Value,
     #[cfg_attr(
         not(test),
-        expect(dead_code, reason = "the table is documentation too")
+        expect(
+            dead_code,
+            reason = "for readers, and for the test that demands one per line"
+        )
     )]
     reason: &'static str,
 }

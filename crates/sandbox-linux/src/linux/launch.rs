@@ -374,7 +374,7 @@ fn run_command(launch: &Launch<'_>) -> Result<Refused, Failure> {
     };
     process::die_with_parent().at(Stage::ParentDeath)?;
     process::new_session().at(Stage::Command)?;
-    process::leave_namespaces(libc::CLONE_NEWNET).at(Stage::Network)?;
+    process::unshare(libc::CLONE_NEWNET).at(Stage::Network)?;
     if plan.filter.loopback {
         super::sys::socket::raise_loopback().at(Stage::Network)?;
     }
@@ -389,7 +389,8 @@ fn run_command(launch: &Launch<'_>) -> Result<Refused, Failure> {
     memory::publish(&shared.network, network.0 + 1);
     take_identity(launch)?;
     process::new_keyring();
-    confine::give_up_privileges(&plan.limits)?;
+    confine::limit(&plan.limits)?;
+    process::drop_privileges().at(Stage::Privileges)?;
     let listener = confine::load_filter(&launch.filter)?;
     memory::publish(&shared.listener, listener.0 + 1);
     if !memory::wait_while(&shared.root, 0, Some(60_000)) {

@@ -1,14 +1,16 @@
 //! The Linux backend. Read in this order: `plan` (what will be), `launch` (how it starts), `root` and `confine` (how it
 //! becomes so), `supervisor` (who watches), then `once` and `standing` (who asks).
 
+mod capture;
 mod confine;
 mod connect;
 mod enforcement;
 mod environment;
 mod failure;
 mod filter;
+mod helper;
 mod launch;
-pub(crate) mod once;
+mod once;
 mod plan;
 mod program;
 mod protect;
@@ -16,7 +18,15 @@ mod root;
 mod runtime;
 mod serve;
 mod shared;
+mod standing;
 mod status;
 mod supervisor;
 mod sys;
+mod task;
 mod watch;
+mod wire;
+mod zygote;
+
+pub(crate) use helper::init;
+pub(crate) use once::exec_once;
+pub use standing::LinuxSandbox;

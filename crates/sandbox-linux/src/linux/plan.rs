@@ -372,7 +372,7 @@ pub(crate) fn plan(policy: &EffectivePolicy) -> Result<Plan, SandboxError> {
         made: BTreeSet::new(),
         mounted: Vec::new(),
     };
-    own_parts(&mut builder, &private);
+    own_parts(&mut builder, policy, &private);
     let facts = Facts {
         user: owner.user,
         group: owner.group,
@@ -408,7 +408,7 @@ fn look(path: &Path) -> Result<Metadata, SandboxError> {
 }
 
 /// What is the sandbox's own: proc, terminals, private area, and the directories programs expect.
-fn own_parts(builder: &mut Builder, private: &PrivateArea) {
+fn own_parts(builder: &mut Builder, policy: &EffectivePolicy, private: &PrivateArea) {
     for path in ["/etc", "/run", "/tmp", "/var"] {
         builder.directory(Path::new(path));
     }
@@ -423,7 +423,14 @@ fn own_parts(builder: &mut Builder, private: &PrivateArea) {
     builder.steps.push(Step::Private(relative(&place)));
     builder.mounted.push(place.clone());
     builder.link(&private.path_of(Some(SHARED_MEMORY)), Path::new("/dev/shm"));
-    builder.link(&place, Path::new("/var/tmp"));
+    let older_name = Path::new("/var/tmp");
+    if !policy
+        .roots()
+        .iter()
+        .any(|root| root.path.starts_with(older_name))
+    {
+        builder.link(&place, older_name);
+    }
 }
 
 /// The table in [`runtime`], as far as the host has it and no granted root brings it. Returns the executable trees.

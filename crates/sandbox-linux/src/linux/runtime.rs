@@ -30,7 +30,10 @@ pub(crate) struct Item {
     pub(crate) source: Source,
     #[cfg_attr(
         not(test),
-        expect(dead_code, reason = "the table is documentation too")
+        expect(
+            dead_code,
+            reason = "for readers, and for the test that demands one per line"
+        )
     )]
     pub(crate) reason: &'static str,
 }

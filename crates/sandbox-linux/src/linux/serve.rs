@@ -1,15 +1,202 @@
-//! stub
-use super::failure::*;
+//! PID 1 of a standing sandbox: supervises, reports every end, and starts the zygote again when it dies.
+
+use super::failure::{At as _, Failure, Stage};
 use super::launch::Never;
 use super::plan::Plan;
 use super::shared::Shared;
+use super::supervisor::Supervisor;
+use super::sys::{Errno, Fd, file, memory, process, signal, socket};
+use super::wire::{KILL, READY, Report};
+use super::zygote::Workshop;
+use std::sync::atomic::Ordering;
+
+/// The two ends that init keeps of the host.
 #[derive(Clone, Copy)]
-pub(crate) struct Lines;
+pub(crate) struct Lines {
+    /// Commands and readiness; its end is the server's end.
+    pub(crate) control: Fd,
+    /// Requests, read by the zygote.
+    pub(crate) requests: Fd,
+}
+
+/// Numbers from here on are what init keeps; everything else is closed.
+const KEPT: i32 = 300;
+
+/// Serves until the control line ends.
 pub(crate) fn serve(
-    _p: &Plan,
-    _s: &Shared,
-    _f: &[libc::sock_filter],
-    _l: Lines,
+    plan: &Plan,
+    shared: &Shared,
+    filter: &[libc::sock_filter],
+    lines: Lines,
 ) -> Result<Never, Failure> {
-    super::sys::process::exit(1)
+    let lines = keep_only(shared, lines).at(Stage::Descriptors)?;
+    process::drop_privileges().at(Stage::Privileges)?;
+    let workshop = Workshop::new(plan, shared, filter, lines.requests)?;
+    let mut init = Init {
+        supervisor: Supervisor::new(plan).at(Stage::Supervisor)?,
+        zygote: 0,
+        workshop: &workshop,
+        leftovers: 0,
+        out_of_memory: false,
+    };
+    init.start_zygote()?;
+    socket::send(lines.control, &[READY], &[]).at(Stage::Serve)?;
+    loop {
+        let mut control = [signal::readable(lines.control)];
+        let watched = init.is_busy();
+        let turn = init
+            .supervisor
+            .wait(&mut control, watched)
+            .at(Stage::Supervisor)?;
+        if turn.children {
+            init.reap()?;
+        }
+        if turn.over_memory {
+            init.out_of_memory = true;
+            init.kill_programs()?;
+            init.out_of_memory = false;
+        }
+        if control[0].revents != 0 && !init.obey(lines.control)? {
+            // Our end is everyone's end.
+            process::exit(0);
+        }
+    }
+}
+
+/// A descriptor table of our own with nothing of the host in it but the two lines and the rule set; the standard streams
+/// are the sandbox's own null device.
+fn keep_only(shared: &Shared, lines: Lines) -> super::sys::Result<Lines> {
+    process::unshare(libc::CLONE_FILES)?;
+    let kept = Lines {
+        control: file::duplicate_above(lines.control, KEPT)?,
+        requests: file::duplicate_above(lines.requests, KEPT)?,
+    };
+    let mut last = kept.control.0.max(kept.requests.0);
+    if let Some(ruleset) = shared.ruleset() {
+        let ruleset = file::duplicate_above(ruleset, KEPT)?;
+        shared.ruleset.store(ruleset.0 + 1, Ordering::Release);
+        last = last.max(ruleset.0);
+    }
+    file::close_range(last + 1, u32::MAX, false)?;
+    file::close_range(3, KEPT as u32 - 1, false)?;
+    let null = file::open_at(Fd::CWD, c"/dev/null", libc::O_RDWR, 0)?;
+    for number in 0..3 {
+        file::duplicate_onto(null, Fd(number), 0)?;
+    }
+    file::close(null);
+    Ok(kept)
+}
+
+struct Init<'w> {
+    supervisor: Supervisor,
+    zygote: i32,
+    workshop: &'w Workshop<'w>,
+    /// Processes that ended programs left behind, as last counted.
+    leftovers: u32,
+    out_of_memory: bool,
+}
+
+impl Init<'_> {
+    fn start_zygote(&mut self) -> Result<(), Failure> {
+        self.zygote = self.workshop.start_zygote()?;
+        let word = &self.workshop.shared.listener;
+        memory::wait_while(word, 0, Some(10_000));
+        let listener = word.load(Ordering::Acquire);
+        if listener > 0 && self.supervisor.add_listener(Fd(listener - 1)) {
+            return Ok(());
+        }
+        Err(self.workshop.shared.failure().unwrap_or(Failure {
+            stage: Stage::Filter,
+            errno: libc::ETIMEDOUT,
+            step: 0,
+        }))
+    }
+
+    /// Whether memory must be watched: a program runs, or one has left something behind.
+    fn is_busy(&mut self) -> bool {
+        if self.workshop.running.iter().any(|slot| slot.is_taken()) {
+            return true;
+        }
+        if self.leftovers > 0 {
+            self.leftovers = self.count_leftovers();
+        }
+        self.leftovers > 0
+    }
+
+    /// Everything but init, zygote and the programs that the server waits for.
+    fn count_leftovers(&self) -> u32 {
+        let running = self.workshop.running.iter();
+        let expected = running
+            .filter(|slot| slot.pid.load(Ordering::Acquire) != 0)
+            .count() as u32;
+        self.supervisor.watch.count().saturating_sub(2 + expected)
+    }
+
+    fn reap(&mut self) -> Result<(), Failure> {
+        loop {
+            match process::wait(-1, libc::WNOHANG | libc::WUNTRACED) {
+                Ok(Some((pid, _))) if pid == self.zygote => {
+                    // Ended or stopped by a program: it takes everything with it.
+                    return self.kill_programs();
+                }
+                Ok(Some((_, status))) if status & 0xff == 0x7f => {}
+                Ok(Some((pid, status))) => self.report(pid, status),
+                Err(Errno(libc::EINTR)) => {}
+                Ok(None) | Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    fn report(&mut self, pid: i32, status: i32) {
+        let running = &self.workshop.running;
+        let slot = running
+            .iter()
+            .find(|slot| slot.pid.load(Ordering::Acquire) == pid);
+        // An orphan of some program has nobody who waits for it.
+        let Some(slot) = slot else { return };
+        slot.pid.store(0, Ordering::Release);
+        self.leftovers = self.count_leftovers();
+        slot.finish(Report::Ended {
+            status,
+            leftovers: self.leftovers,
+            out_of_memory: self.out_of_memory,
+        });
+    }
+
+    /// Ends every process but init, reports all programs, and begins anew.
+    fn kill_programs(&mut self) -> Result<(), Failure> {
+        loop {
+            // "No such process" is what is wanted.
+            let _none_left = process::kill(-1, libc::SIGKILL);
+            match process::wait(-1, 0) {
+                Ok(Some((pid, status))) => self.report(pid, status),
+                Ok(None) | Err(Errno(libc::EINTR)) => {}
+                Err(_) => break,
+            }
+        }
+        self.leftovers = 0;
+        for slot in &self.workshop.running {
+            // The zygote died before this one existed.
+            slot.finish(Report::Failed(libc::EAGAIN));
+        }
+        self.start_zygote()
+    }
+
+    /// `false`: the server is gone.
+    fn obey(&mut self, control: Fd) -> Result<bool, Failure> {
+        let mut message = [0u8; 16];
+        match socket::receive(control, &mut message) {
+            Ok(received) if received.bytes > 0 => {
+                for fd in received.descriptors() {
+                    file::close(fd);
+                }
+                if message[0] == KILL {
+                    self.kill_programs()?;
+                }
+                Ok(true)
+            }
+            Err(Errno(libc::EINTR | libc::EAGAIN)) => Ok(true),
+            Ok(_) | Err(_) => Ok(false),
+        }
+    }
 }

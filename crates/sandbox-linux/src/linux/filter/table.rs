@@ -53,10 +53,6 @@ pub(super) struct Rule {
     pub(super) number: libc::c_long,
     pub(super) action: Action,
     /// Read by people and by the test that demands one per line.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the table is documentation too")
-    )]
     pub(super) reason: &'static str,
 }
 

@@ -1,6 +1,7 @@
 //! Stacks, shared pages, and words that processes wait on.
 
 use super::raw::{Errno, Result, call};
+use std::ffi::c_char;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Bytes of the stack of a child that shares our memory.
@@ -70,6 +71,26 @@ pub(crate) fn unmap(bytes: &'static [u8]) {
         call(
             libc::SYS_munmap,
             [bytes.as_ptr() as usize, bytes.len(), 0, 0, 0, 0],
+        )
+    };
+}
+
+/// A new array of null pointers.
+pub(crate) fn pointer_array(length: usize) -> Result<&'static mut [*const c_char]> {
+    let bytes = length
+        .checked_mul(size_of::<*const c_char>())
+        .ok_or(Errno(libc::ENOMEM))?;
+    let address = map(bytes, libc::MAP_PRIVATE)?;
+    // SAFETY: a new mapping of `bytes` zeroed bytes; zero is the null pointer, and nobody else knows the address.
+    Ok(unsafe { std::slice::from_raw_parts_mut(address as *mut *const c_char, length) })
+}
+
+pub(crate) fn free_pointer_array(array: &'static mut [*const c_char]) {
+    // SAFETY: the slice is a whole mapping made by `pointer_array`, and the caller gives it up.
+    let _unmapped = unsafe {
+        call(
+            libc::SYS_munmap,
+            [array.as_ptr() as usize, size_of_val(array), 0, 0, 0, 0],
         )
     };
 }

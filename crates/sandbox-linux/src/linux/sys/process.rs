@@ -164,7 +164,8 @@ pub(crate) fn new_session() -> Result<()> {
     unsafe { call(libc::SYS_setsid, [0; 6]) }.map(drop)
 }
 
-pub(crate) fn leave_namespaces(flags: i32) -> Result<()> {
+/// Stops sharing these things, or leaves these namespaces for new ones.
+pub(crate) fn unshare(flags: i32) -> Result<()> {
     // SAFETY: numbers only.
     unsafe { call(libc::SYS_unshare, [flags as usize, 0, 0, 0, 0, 0]) }.map(drop)
 }

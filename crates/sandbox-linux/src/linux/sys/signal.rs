@@ -10,6 +10,7 @@ pub(crate) struct SignalSet(u64);
 
 impl SignalSet {
     pub(crate) const EMPTY: Self = Self(0);
+    pub(crate) const ALL: Self = Self(u64::MAX);
 
     pub(crate) const fn of(signals: &[i32]) -> Self {
         let mut bits = 0;

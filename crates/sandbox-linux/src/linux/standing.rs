@@ -1,0 +1,271 @@
+//! A Task's sandbox from the server's side: `survey`, `prepare`, `start`.
+
+use super::enforcement;
+use super::failure::Failure;
+use super::helper;
+use super::plan::{Plan, plan};
+use super::sys::socket as raw_socket;
+use super::sys::{Errno, Fd};
+use super::task::{Parts, Task};
+use super::wire::{FAILED, READY, STARTED};
+use policy::EffectivePolicy;
+use policy::sandbox::{
+    Enforcement, HostResource, PreparedSandbox, SandboxBackend, SandboxError, StartPermit,
+    TaskSandbox,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::io::Write as _;
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A sandbox that is not ready after this long never will be.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// The backend on Linux (see the crate's head).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinuxSandbox;
+
+impl SandboxBackend for LinuxSandbox {
+    /// Builds a whole sandbox for this policy and lets it go: what is true of it is true. Takes a few milliseconds.
+    fn survey(&self, policy: &EffectivePolicy) -> Result<Enforcement, SandboxError> {
+        build(policy).map(|ready| ready.enforcement.clone())
+    }
+
+    fn prepare(
+        &self,
+        policy: &Arc<EffectivePolicy>,
+        task: &str,
+    ) -> Result<Box<dyn PreparedSandbox>, SandboxError> {
+        let ready = build(policy)?;
+        Ok(Box::new(Prepared {
+            ready,
+            policy: Arc::clone(policy),
+            task: task.to_owned(),
+        }))
+    }
+}
+
+/// A sandbox that is complete and idle. Dropping it ends it.
+struct Ready {
+    enforcement: Enforcement,
+    parts: Parts,
+}
+
+struct Prepared {
+    ready: Ready,
+    policy: Arc<EffectivePolicy>,
+    task: String,
+}
+
+impl PreparedSandbox for Prepared {
+    fn enforcement(&self) -> &Enforcement {
+        &self.ready.enforcement
+    }
+
+    /// The helper and init. Nothing else is on the host: the namespaces and everything mounted in them end with init.
+    fn host_resources(&self) -> Vec<HostResource> {
+        [self.ready.parts.helper_id(), self.ready.parts.init_id]
+            .into_iter()
+            .filter_map(|pid| {
+                Some(HostResource::Process {
+                    pid,
+                    start_ticks: start_ticks(pid)?,
+                })
+            })
+            .collect()
+    }
+
+    fn start(self: Box<Self>, permit: StartPermit) -> Result<Arc<dyn TaskSandbox>, SandboxError> {
+        // One start each: the permit ends here.
+        drop(permit);
+        Ok(Arc::new(Task::new(
+            self.ready.parts,
+            &self.policy,
+            &self.task,
+        )))
+    }
+}
+
+/// Field 22 of `/proc/PID/stat`. The name in field 2 may hold anything, so fields are counted after its end.
+fn start_ticks(pid: i32) -> Option<u64> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let after_name = text.iter().rposition(|byte| *byte == b')')? + 2;
+    let rest = std::str::from_utf8(text.get(after_name..)?).ok()?;
+    rest.split(' ').nth(19)?.parse().ok()
+}
+
+pub(super) fn unavailable(stage: &'static str, reason: impl ToString) -> SandboxError {
+    SandboxError::Unavailable {
+        stage,
+        reason: reason.to_string(),
+    }
+}
+
+fn build(policy: &EffectivePolicy) -> Result<Ready, SandboxError> {
+    if !helper::is_possible() {
+        return Err(unavailable(
+            "helper",
+            "the program did not call sandbox_linux::init() first in main",
+        ));
+    }
+    let plan = plan(policy)?;
+    let (control, helper_control) = line("control line")?;
+    let (requests, helper_requests) = line("request line")?;
+    let helper = Command::new("/proc/self/exe")
+        .arg0(helper::NAME)
+        .env_clear()
+        .stdin(Stdio::from(helper_control))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| unavailable("helper", error))?;
+    // From here on an early return ends the helper: dropping the parts closes its line.
+    let mut guard = HelperGuard(Some(helper));
+    send_plan(&control, &helper_requests, &plan)?;
+    drop(helper_requests);
+    let (init, init_id, separated) = wait_until_ready(&control, &plan)?;
+    let helper = guard
+        .0
+        .take()
+        .ok_or_else(|| unavailable("helper", "gone"))?;
+    Ok(Ready {
+        enforcement: enforcement::of(&plan, separated),
+        parts: Parts {
+            helper,
+            init,
+            init_id,
+            control,
+            requests,
+        },
+    })
+}
+
+/// Ends and reaps the helper unless it is handed on.
+struct HelperGuard(Option<Child>);
+
+impl Drop for HelperGuard {
+    fn drop(&mut self) {
+        if let Some(helper) = &mut self.0 {
+            // It dies by itself when its line is closed; this is only faster. Either way it is gone afterwards.
+            let _ended = helper.kill();
+            let _reaped = helper.wait();
+        }
+    }
+}
+
+fn line(stage: &'static str) -> Result<(OwnedFd, OwnedFd), SandboxError> {
+    socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|errno| unavailable(stage, errno))
+}
+
+pub(super) fn fd_of(fd: &OwnedFd) -> Fd {
+    Fd(fd.as_raw_fd())
+}
+
+/// A sealed memory file with these bytes.
+pub(super) fn memory_file(bytes: &[u8]) -> std::io::Result<OwnedFd> {
+    let fd =
+        rustix::fs::memfd_create("agent-mcp", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut file = std::fs::File::from(fd);
+    file.write_all(bytes)?;
+    rustix::fs::fcntl_add_seals(
+        &file,
+        SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL,
+    )?;
+    Ok(file.into())
+}
+
+fn send_plan(control: &OwnedFd, requests: &OwnedFd, plan: &Plan) -> Result<(), SandboxError> {
+    let text = serde_json::to_vec(plan).map_err(|error| unavailable("plan", error))?;
+    let file = memory_file(&text).map_err(|error| unavailable("plan", error))?;
+    raw_socket::send(
+        fd_of(control),
+        &(text.len() as u64).to_ne_bytes(),
+        &[fd_of(requests), fd_of(&file)],
+    )
+    .map_err(|errno| unavailable("helper", errno))
+}
+
+/// Takes messages until init serves. The helper's and init's may come in either order.
+fn wait_until_ready(control: &OwnedFd, plan: &Plan) -> Result<(OwnedFd, i32, bool), SandboxError> {
+    let deadline = Instant::now() + READY_WITHIN;
+    let mut started = None;
+    let mut ready = false;
+    loop {
+        if ready && let Some(started) = started.take() {
+            return Ok(started);
+        }
+        wait_readable(control, deadline)?;
+        let mut message = [0u8; 16];
+        let received = raw_socket::receive(fd_of(control), &mut message)
+            .map_err(|errno| unavailable("helper", errno))?;
+        // SAFETY: the kernel has just made this number for us, and nobody else knows it.
+        let descriptor = received
+            .descriptors()
+            .next()
+            .map(|fd| unsafe { OwnedFd::from_raw_fd(fd.0) });
+        match (received.bytes, message[0], descriptor) {
+            (1, READY, _) => ready = true,
+            (6, STARTED, Some(pidfd)) => {
+                let pid = i32::from_ne_bytes([message[2], message[3], message[4], message[5]]);
+                started = Some((pidfd, pid, message[1] != 0));
+            }
+            (9, FAILED, _) => {
+                let mut word = [0u8; 8];
+                word.copy_from_slice(&message[1..9]);
+                return Err(match Failure::unpack(u64::from_ne_bytes(word)) {
+                    Some(failure) => failure.unavailable(plan),
+                    None => unavailable("helper", "unknown failure"),
+                });
+            }
+            (0, _, _) => return Err(unavailable("helper", "ended early")),
+            _ => return Err(unavailable("helper", Errno(libc::EPROTO))),
+        }
+    }
+}
+
+fn wait_readable(fd: &OwnedFd, deadline: Instant) -> Result<(), SandboxError> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let limit = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        let mut list = [PollFd::new(fd, PollFlags::IN)];
+        match poll(&mut list, Some(&limit)) {
+            Ok(0) => return Err(unavailable("helper", "not ready in time")),
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(unavailable("helper", errno)),
+        }
+    }
+}
+
+/// Whether the process behind a pidfd ends within this time.
+pub(super) fn ends_within(pidfd: BorrowedFd<'_>, limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let limit = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        let mut list = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
+        match poll(&mut list, Some(&limit)) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
