@@ -1,26 +1,58 @@
 //! What one run writes down: audit, LLM log, session events, recovery journal. Everything carries the trace id (DC-3).
 
-use crate::ollama::{ChatAnswer, OllamaFault, WireCall};
-use crate::tools::{EffectEnd, EffectLog, Intent, ToolResult};
-use policy::sandbox::HostResource;
-use policy::{Blame, Code, Fault, RunId, SessionId, TraceId};
-use record::{AuditEvent, AuditLog, Decision, EventName, Redactor};
-use serde_json::{Map, Value, json};
-use std::path::Path;
+mod effects;
+mod llm;
+mod section;
 
-/// Where everything is written down.
-#[derive(Clone, Debug)]
+pub(crate) use effects::Effects;
+pub(crate) use llm::LlmExchange;
+pub(crate) use section::{Section, finish};
+
+use policy::{Blame, Code, Fault, RunId, SessionId, TraceId};
+use record::logs::{LlmLog, LlmRecord, SessionEvent, SessionEvents};
+use record::{AuditEvent, AuditLog, Clock, Decision, EventName, Journal, Redactor};
+use serde_json::{Map, Value, json};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where everything is written down. The journals lie in the audit log's instance.
+#[derive(Debug)]
 pub struct Records {
     /// The signed audit log.
     pub audit: AuditLog,
     /// Stands for arguments without saying them (X-ARGS).
     pub redactor: Redactor,
+    /// Every call to the model (DESIGN §15.2).
+    pub llm_log: LlmLog,
+    /// What a replay reads (X-STATE).
+    pub session_events: SessionEvents,
+}
+
+/// The records in use. The two plain logs have one writer at a time: the one run at work.
+#[derive(Debug)]
+pub(crate) struct Writers {
+    audit: AuditLog,
+    redactor: Redactor,
+    llm_log: Mutex<LlmLog>,
+    session_events: Mutex<SessionEvents>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Writers {
+    pub(crate) fn new(records: Records, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            audit: records.audit,
+            redactor: records.redactor,
+            llm_log: Mutex::new(records.llm_log),
+            session_events: Mutex::new(records.session_events),
+            clock,
+        }
+    }
 }
 
 /// One run's way to the records.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
-    records: Records,
+    writers: Arc<Writers>,
     session: SessionId,
     run: RunId,
     trace: TraceId,
@@ -80,22 +112,15 @@ impl Event {
     }
 }
 
-/// One call to the model, for the LLM log (DESIGN §15.2).
-pub(crate) struct LlmCall<'a> {
-    pub phase: &'static str,
-    pub task: Option<&'a str>,
-    pub iteration: u32,
-    pub replan: u32,
-    pub model: &'a str,
-    pub request: Value,
-    pub answer: Option<&'a ChatAnswer>,
-    pub fault: Option<&'a OllamaFault>,
-}
-
 impl Ledger {
-    pub(crate) fn new(records: &Records, session: SessionId, run: RunId, trace: TraceId) -> Self {
+    pub(crate) fn new(
+        writers: &Arc<Writers>,
+        session: SessionId,
+        run: RunId,
+        trace: TraceId,
+    ) -> Self {
         Self {
-            records: records.clone(),
+            writers: Arc::clone(writers),
             session,
             run,
             trace,
@@ -123,7 +148,7 @@ impl Ledger {
     /// # Errors
     /// `audit.unavailable`: whatever it was to record must not happen.
     pub(crate) async fn audit(&self, event: Event) -> Result<(), Fault> {
-        self.records.audit.append(self.signed(event))?;
+        self.writers.audit.append(self.signed(event))?;
         Ok(())
     }
 
@@ -132,144 +157,84 @@ impl Ledger {
     /// # Errors
     /// As [`Ledger::audit`].
     pub(crate) async fn audit_durably(&self, event: Event) -> Result<(), Fault> {
-        let (audit, event) = (self.records.audit.clone(), self.signed(event));
-        let joined = tokio::task::spawn_blocking(move || audit.append_durable(event)).await;
-        let appended = joined
-            .map_err(|problem| Fault::new(Blame::Us, Code::AuditUnavailable, "audit", problem))?;
-        // The proof is consumed here: what follows in the caller is the effect it was made for.
-        appended.map(drop).map_err(Fault::from)
+        let (audit, event) = (self.writers.audit.clone(), self.signed(event));
+        // The proof ends here: what follows in the caller is what it was made for.
+        off_the_async_thread("audit", move || {
+            audit.append_durable(event).map(drop).map_err(Fault::from)
+        })
+        .await
     }
 
     /// Arguments as the audit may hold them (X-ARGS).
     pub(crate) fn redact(&self, arguments: &Value) -> Value {
-        match self.records.redactor.json(arguments) {
+        match self.writers.redactor.json(arguments) {
             Ok(members) => Value::Object(members),
             Err(_) => json!({"arguments": "redacted"}),
         }
     }
 
-    pub(crate) async fn session_event(
-        &self,
-        _what: &'static str,
-        _code: Option<Code>,
-    ) -> Result<(), Fault> {
-        Ok(())
+    /// A run reached a state.
+    ///
+    /// # Errors
+    /// `state.unusable`.
+    pub(crate) async fn session_event(&self, status: &'static str) -> Result<(), Fault> {
+        let ledger = self.clone();
+        off_the_async_thread("session events", move || {
+            let event = SessionEvent::Run {
+                run_id: ledger.run,
+                status: status.to_owned(),
+            };
+            let writers = &ledger.writers;
+            let mut events = writers
+                .session_events
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            events
+                .append(ledger.session, ledger.trace, event, &*writers.clock)
+                .map_err(Fault::from)
+        })
+        .await
     }
 
-    pub(crate) async fn model_call(&self, _call: LlmCall<'_>) -> Result<(), Fault> {
-        Ok(())
+    /// The recovery journal of this run.
+    ///
+    /// # Errors
+    /// `state.unusable`.
+    pub(crate) async fn journal(&self) -> Result<Arc<Journal>, Fault> {
+        let ledger = self.clone();
+        off_the_async_thread("journal", move || {
+            let writers = &ledger.writers;
+            let journal = Journal::create(writers.audit.instance(), ledger.run, &*writers.clock)?;
+            Ok(Arc::new(journal))
+        })
+        .await
     }
 
-    pub(crate) async fn tool_result(
-        &self,
-        _task: &str,
-        _iteration: u32,
-        _call: &WireCall,
-        _result: &ToolResult,
-    ) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    pub(crate) async fn begin_section(
-        &self,
-        _task: &str,
-        _temporary: &Path,
-    ) -> Result<Section, Fault> {
-        Ok(Section {})
-    }
-
-    pub(crate) async fn host_resources(
-        &self,
-        _section: &Section,
-        _resources: Vec<HostResource>,
-    ) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    pub(crate) async fn end_section(&self, _section: Section) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    pub(crate) fn effects(&self, task: &str, _section: &Section) -> Effects {
-        Effects {
-            ledger: self.clone(),
-            task: task.to_owned(),
+    /// The LLM log proves nothing: a failing one is said and does not stop the run.
+    fn log(&self, record: &LlmRecord) {
+        let mut log = self
+            .writers
+            .llm_log
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = log.append(record) {
+            tracing::error!(%error, trace_id = %self.trace, "the LLM log cannot be written");
         }
     }
-}
 
-/// One planned Task's part of the recovery journal.
-#[derive(Debug)]
-pub(crate) struct Section {}
-
-/// Journal and audit of effects, for the tools.
-pub(crate) struct Effects {
-    ledger: Ledger,
-    task: String,
-}
-
-impl EffectLog for Effects {
-    type Token = ();
-
-    fn before(&self, intent: &Intent) -> Result<(), Fault> {
-        let event = self.event(intent).of_task(&self.task).allowed();
-        let appended = self
-            .ledger
-            .records
-            .audit
-            .append_durable(self.ledger.signed(event));
-        appended.map(drop).map_err(Fault::from)
-    }
-
-    fn after(&self, _token: (), _end: EffectEnd) -> Result<(), Fault> {
-        Ok(())
+    /// RFC 3339, UTC, milliseconds.
+    fn stamp(&self) -> String {
+        format!("{:.3}", self.writers.clock.now())
     }
 }
 
-impl Effects {
-    fn event(&self, intent: &Intent) -> Event {
-        let path = |path: &Path| path.display().to_string();
-        match intent {
-            Intent::Replace {
-                path: file,
-                before,
-                after_sha256,
-                ..
-            } => {
-                let before = before.as_ref().map(|before| before.sha256.to_string());
-                Event::new(EventName::FileWrite, path(file)).detail(
-                    json!({"before_sha256": before, "after_sha256": after_sha256.to_string()}),
-                )
-            }
-            Intent::Delete { path: file, before } => Event::new(EventName::FileDelete, path(file))
-                .detail(json!({"before_sha256": before.sha256.to_string()})),
-            Intent::Rename {
-                path: file,
-                new_path,
-                before,
-            } => Event::new(EventName::FileRename, path(file)).detail(
-                json!({"new_path": path(new_path), "before_sha256": before.sha256.to_string()}),
-            ),
-            Intent::MakeDirectories { paths } => {
-                let innermost = paths.last().map_or_else(String::new, |last| path(last));
-                Event::new(EventName::DirMake, innermost).detail(json!({"made": paths.len()}))
-            }
-            Intent::RemoveDirectory {
-                path: directory, ..
-            } => Event::new(EventName::DirRemove, path(directory)),
-            Intent::RunProgram { program, argv, cwd } => {
-                let redacted = self
-                    .ledger
-                    .records
-                    .redactor
-                    .argv(argv.get(1..).unwrap_or(&[]));
-                Event::new(EventName::ProcessStart, path(&program.path))
-                    .detail(Value::Object(redacted))
-                    .detail(json!({
-                        "class": program.class, "sha256": program.sha256.map(|hash| hash.to_string()),
-                        "cwd": path(cwd),
-                    }))
-            }
-        }
+/// Waits for the disk without blocking the runtime.
+async fn off_the_async_thread<T: Send + 'static>(
+    what: &'static str,
+    work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(problem) => Err(Fault::new(Blame::Us, Code::Internal, what, problem)),
     }
 }

@@ -34,8 +34,6 @@ pub struct RuntimeParts {
     pub language: Language,
     /// Turns messages into that language: for an answer that code has to write.
     pub texts: Arc<dyn Localize>,
-    /// Where everything is written down.
-    pub records: Records,
     /// A directory of ours for spooled output and backups; in no granted root.
     pub temporary: PathBuf,
     /// Where the time comes from.

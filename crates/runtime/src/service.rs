@@ -4,7 +4,7 @@
 //! a handle that sends messages to them.
 
 use crate::desk::{Ask, Desk};
-use crate::parts::RuntimeParts;
+use crate::parts::{Records, RuntimeParts};
 use crate::run::Engine;
 use planner::CriticalPath;
 use policy::{Code, Fault, Message, Refusal, RunId, SessionId};
@@ -226,8 +226,8 @@ impl AgentService {
     ///
     /// # Errors
     /// `configuration.invalid` when no client can be made from the model's settings, or the tool catalogue is unusable.
-    pub fn start(parts: RuntimeParts) -> Result<Self, Fault> {
-        let engine = Arc::new(Engine::new(parts)?);
+    pub fn start(parts: RuntimeParts, records: Records) -> Result<Self, Fault> {
+        let engine = Arc::new(Engine::new(parts, records)?);
         let (desk, inbox) = mpsc::unbounded_channel();
         tokio::spawn(Desk::new(engine, inbox, desk.downgrade()).work());
         Ok(Self { desk })

@@ -11,7 +11,7 @@ use crate::service::{RunEvent, TokenUsage};
 use crate::tools::ToolLimits;
 use planner::{TaskId, TaskState};
 use policy::call::Scope;
-use policy::sandbox::{Enforcement, SandboxError, TaskSandbox};
+use policy::sandbox::{Enforcement, PreparedSandbox, SandboxError, StartPermit, TaskSandbox};
 use policy::tool::ToolName;
 use policy::{Blame, Code, Fault, Message};
 use record::EventName;
@@ -35,6 +35,12 @@ pub(super) struct Seat {
     pub failures: SameFailures,
     pub watch: TruncationWatch,
     section: Section,
+}
+
+/// A sandbox with its permit.
+struct Ready {
+    sandbox: Box<dyn PreparedSandbox>,
+    permit: StartPermit,
 }
 
 impl Run {
@@ -77,21 +83,33 @@ impl Run {
             .of_task(id.as_str())
             .detail(detail);
         self.ledger.audit_durably(event).await?;
-        let temporary = self.temporary_directory(id);
-        let section = self.ledger.begin_section(id.as_str(), &temporary).await?;
-        make_private(&temporary)?;
         // A side-effect tool outside `required_tools` is never dispatched, so no other Task starts a program.
-        let sandbox = if required.contains(&ToolName::ProcessRun) {
-            match self.start_sandbox(id, &section).await {
-                Ok(sandbox) => Some(sandbox),
-                Err(halt) => {
-                    remove(&temporary)?;
-                    self.ledger.end_section(section).await?;
-                    return Err(halt);
-                }
-            }
+        let prepared = if required.contains(&ToolName::ProcessRun) {
+            Some(self.prepare_sandbox(id).await?)
         } else {
             None
+        };
+        let resources = prepared
+            .as_ref()
+            .map_or_else(Vec::new, |ready| ready.sandbox.host_resources());
+        let temporary = self.temporary_directory(id);
+        let journal = match &self.journal {
+            Some(journal) => Arc::clone(journal),
+            None => self.ledger.journal().await?,
+        };
+        self.journal = Some(Arc::clone(&journal));
+        let section = self
+            .ledger
+            .begin_section(&journal, id.as_str(), resources, &temporary)
+            .await?;
+        let sandbox = match self.apply(prepared, &section, &temporary).await {
+            Ok(sandbox) => sandbox,
+            Err(halt) => {
+                section.cleaning().await?;
+                remove(&temporary)?;
+                section.clean().await?;
+                return Err(halt);
+            }
         };
         let (sandbox, enforcement) = sandbox.unzip();
         self.board.emit(RunEvent::TaskStarted {
@@ -117,7 +135,7 @@ impl Run {
                 limits: tool_limits(engine.parts.tools),
                 temporary,
                 sandbox,
-                effects: self.ledger.effects(id.as_str(), &section),
+                effects: self.ledger.effects(&section),
                 cancelled: AtomicBool::new(false),
             }),
             calls: 0,
@@ -129,18 +147,15 @@ impl Run {
         })
     }
 
-    async fn start_sandbox(
-        &self,
-        id: &TaskId,
-        section: &Section,
-    ) -> Result<(Witness, Enforcement), Halt> {
+    /// Builds the sandbox up to its permit. Nothing is on the host yet.
+    async fn prepare_sandbox(&self, id: &TaskId) -> Result<Ready, Halt> {
         let backend = Arc::clone(&self.engine.parts.sandbox);
         let policy = Arc::clone(&self.engine.parts.policy);
         let name = format!("{}-{}", self.run_id, id);
-        let prepared = blocking(move || backend.prepare(&policy, &name))
+        let sandbox = blocking(move || backend.prepare(&policy, &name))
             .await?
             .map_err(halt_of)?;
-        let enforcement = prepared.enforcement().clone();
+        let enforcement = sandbox.enforcement().clone();
         let missing: Vec<&str> = enforcement
             .missing_controls()
             .iter()
@@ -150,25 +165,45 @@ impl Run {
             .of_task(id.as_str())
             .detail(json!({"level": enforcement.level(), "missing": missing}));
         self.ledger.audit_durably(report).await?;
-        let permit = match enforcement.permit(&self.engine.parts.policy) {
-            Ok(permit) => permit,
+        match enforcement.permit(&self.engine.parts.policy) {
+            Ok(permit) => Ok(Ready { sandbox, permit }),
             Err(refusal) => {
                 let event = Event::new(EventName::PolicyDeny, &refusal.target)
                     .of_task(id.as_str())
                     .denied(refusal.code)
                     .detail(json!({"rule": refusal.rule}));
                 self.ledger.audit(event).await?;
-                return Err(refusal.into());
+                Err(refusal.into())
             }
+        }
+    }
+
+    /// Makes what the section names: the temporary directory, and the sandbox if the Task has one.
+    async fn apply(
+        &self,
+        prepared: Option<Ready>,
+        section: &Section,
+        temporary: &Path,
+    ) -> Result<Option<(Witness, Enforcement)>, Halt> {
+        make_private(temporary)?;
+        let Some(Ready { sandbox, permit }) = prepared else {
+            return Ok(None);
         };
-        self.ledger
-            .host_resources(section, prepared.host_resources())
-            .await?;
-        let inner = blocking(move || prepared.start(permit))
+        let enforcement = sandbox.enforcement().clone();
+        section.applied().await?;
+        let inner = blocking(move || sandbox.start(permit))
             .await?
             .map_err(halt_of)?;
-        let seen = Mutex::new(None);
-        Ok((Witness { inner, seen }, enforcement))
+        let witness = Witness {
+            inner,
+            seen: Mutex::new(None),
+        };
+        if let Err(fault) = section.running().await {
+            let ended = blocking(move || witness.end()).await?;
+            ended.map_err(halt_of)?;
+            return Err(fault.into());
+        }
+        Ok(Some((witness, enforcement)))
     }
 
     /// Ends a Task: the tree is dead, nothing is left, the journal section is clear (SEC-INV-10).
@@ -181,6 +216,7 @@ impl Run {
         let Seat {
             id, hands, section, ..
         } = seat;
+        section.cleaning().await?;
         let ended = {
             let hands = Arc::clone(&hands);
             blocking(move || match &hands.sandbox {
@@ -192,7 +228,9 @@ impl Run {
         // Whatever else fails, the first thing that was left behind is what is reported, and the section stays for recovery.
         ended.map_err(halt_of)?;
         remove(&hands.temporary)?;
-        self.ledger.end_section(section).await?;
+        // The effect log in the hands holds the journal too.
+        drop(hands);
+        section.clean().await?;
         let graph = self.graph()?;
         graph
             .transition(&id, to)

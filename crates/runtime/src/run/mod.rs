@@ -16,9 +16,9 @@ use crate::board::{Board, RunEnd};
 use crate::catalogue;
 use crate::compose::Composer;
 use crate::evidence::Denied;
-use crate::ledger::{Event, Ledger};
+use crate::ledger::{self, Event, Ledger, Writers};
 use crate::ollama::{OllamaClient, RequestOptions, ToolSet};
-use crate::parts::{RunLimits, RuntimeParts};
+use crate::parts::{Records, RunLimits, RuntimeParts};
 use crate::service::{RunRequest, RunState, TokenUsage};
 use crate::session::{Exchange, SessionContext};
 use crate::stop::Stop;
@@ -28,7 +28,7 @@ use planner::{TaskGraph, TaskState};
 use policy::layers::PermissionLayers;
 use policy::tool::ToolName;
 use policy::{Blame, Code, EffectivePolicy, Fault, Message, Refusal, RunId, SessionId, TraceId};
-use record::EventName;
+use record::{EventName, Journal};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -40,12 +40,13 @@ pub(crate) struct Engine {
     whitelist: BTreeSet<ToolName>,
     tools: ToolSet,
     walker: Arc<Walker>,
+    writers: Arc<Writers>,
 }
 
 impl Engine {
     /// # Errors
     /// `configuration.invalid`, and what [`Walker::open`] says about the granted roots.
-    pub(crate) fn new(parts: RuntimeParts) -> Result<Self, Fault> {
+    pub(crate) fn new(parts: RuntimeParts, records: Records) -> Result<Self, Fault> {
         let (settings, backoff) = (parts.model.settings.clone(), parts.model.backoff.clone());
         let client = OllamaClient::with_backoff(settings, backoff).map_err(|problem| {
             let code = Code::ConfigurationInvalid;
@@ -62,6 +63,7 @@ impl Engine {
         let tools = catalogue::tool_set(&whitelist)
             .map_err(|problem| Fault::new(Blame::Us, Code::Internal, "tool catalogue", problem))?;
         let walker = Arc::new(Walker::open(&parts.policy)?);
+        let writers = Arc::new(Writers::new(records, Arc::clone(&parts.clock)));
         Ok(Self {
             parts,
             client,
@@ -69,6 +71,7 @@ impl Engine {
             whitelist,
             tools,
             walker,
+            writers,
         })
     }
 
@@ -131,6 +134,8 @@ struct Run {
     denied: Vec<Denied>,
     /// Where this run's own results begin in the session.
     results_from: usize,
+    /// The recovery journal, from the first Task on.
+    journal: Option<Arc<Journal>>,
     /// What the model wrote at the end of each Task.
     texts: Vec<(String, String)>,
     spent: Spent,
@@ -153,7 +158,7 @@ pub(crate) async fn execute(engine: Arc<Engine>, job: Job) -> Ending {
         session,
     } = job;
     let options = RequestOptions::from_config(&engine.parts.model.ollama, request.temperature);
-    let ledger = Ledger::new(&engine.parts.records, session_id, run_id, trace);
+    let ledger = Ledger::new(&engine.writers, session_id, run_id, trace);
     let layers = PermissionLayers::default_box(engine.parts.asks.clone());
     let results_from = session.results.len();
     let mut run = Run {
@@ -170,6 +175,7 @@ pub(crate) async fn execute(engine: Arc<Engine>, job: Job) -> Ending {
         layers,
         denied: Vec::new(),
         results_from,
+        journal: None,
         texts: Vec::new(),
         spent: Spent::default(),
         iterations: 0,
@@ -184,7 +190,7 @@ impl Run {
     async fn work(&mut self) -> Result<String, Halt> {
         let start = Event::new(EventName::RunStart, self.run_id.to_string());
         self.ledger.audit_durably(start).await?;
-        self.ledger.session_event("start", None).await?;
+        self.ledger.session_event(RunState::Running.word()).await?;
         self.board
             .step(RunState::Planning, Message::new("status.planning"));
         self.check_model().await?;
@@ -252,6 +258,14 @@ impl Run {
             Ok(answer) => self.completed(answer.clone()),
             Err(halt) => halt.end(),
         };
+        let cleared = match self.journal.take() {
+            Some(journal) => ledger::finish(journal).await,
+            None => Ok(()),
+        };
+        if let Err(fault) = cleared {
+            // Something may be left: a later recovery reads the journal (SEC-INV-10).
+            end = RunEnd::failed(fault.code, fault.message());
+        }
         let recorded = self.record_end(&end).await;
         if let (Err(fault), RunState::Completed) = (recorded, end.state) {
             // What cannot be recorded is not reported as done (DC-3).
@@ -301,7 +315,7 @@ impl Run {
         let event = Event::new(EventName::RunEnd, self.run_id.to_string())
             .code(code)
             .detail(detail);
-        self.ledger.session_event(end.state.word(), code).await?;
+        self.ledger.session_event(end.state.word()).await?;
         self.ledger.audit_durably(event).await
     }
 }

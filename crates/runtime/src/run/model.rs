@@ -2,12 +2,14 @@
 
 use super::Run;
 use super::halt::Halt;
-use crate::ledger::LlmCall;
+use crate::ledger::LlmExchange;
 use crate::ollama::{ChatAnswer, ChatMessage, ChatRequest, Shape};
 use crate::service::{RunEvent, TokenUsage};
 use planner::{TaskId, Tokens};
 use policy::config::Think;
 use policy::{Code, Message, Refusal};
+use record::logs::LlmPhase;
+use std::time::Instant;
 
 /// What a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +23,13 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    pub(super) fn word(self) -> &'static str {
+    /// The LLM log's word. The answer belongs to no planned Task and is logged as execution.
+    fn logged(self) -> LlmPhase {
         match self {
-            Self::Planning => "planning",
-            Self::Replanning => "replanning",
-            Self::Execution => "execution",
-            Self::Answer => "answer",
-            Self::Maintenance => "maintenance",
+            Self::Planning => LlmPhase::Planning,
+            Self::Replanning => LlmPhase::Replanning,
+            Self::Execution | Self::Answer => LlmPhase::Execution,
+            Self::Maintenance => LlmPhase::Summary,
         }
     }
 }
@@ -106,18 +108,18 @@ impl Run {
             think,
             options: self.options.clone(),
         };
+        let began = Instant::now();
         let answered = self.engine.client.chat(&request, self.stop.token()).await;
-        let log = LlmCall {
-            phase: phase.word(),
+        self.ledger.model_call(&LlmExchange {
+            phase: phase.logged(),
             task: task.map(TaskId::as_str),
             iteration: self.iterations,
             replan: self.replans,
             model: &self.engine.parts.model.settings.model,
-            request: self.engine.client.log_view(&request),
-            answer: answered.as_ref().ok(),
-            fault: answered.as_ref().err(),
-        };
-        self.ledger.model_call(log).await?;
+            request: &request,
+            answered: answered.as_ref(),
+            elapsed: began.elapsed(),
+        });
         let answer = answered.map_err(|fault| Halt::of_model(&fault, &self.stop))?;
         self.count(phase, task, &answer);
         // An answer that raced with a stop is not acted upon.

@@ -67,8 +67,7 @@ impl Run {
         };
         notes.extend(self.settle(seat, &attempt, &result).await?);
         self.ledger
-            .tool_result(seat.id.as_str(), self.iterations, call, &result)
-            .await?;
+            .tool_result(seat.id.as_str(), self.iterations, call, &result);
         let mut observation = if result.ok {
             format!("OK\n{}", result.output)
         } else {
