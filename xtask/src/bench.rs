@@ -5,21 +5,79 @@ use std::process::Command;
 /// A bench: its name, what it measures, and the command that prints its figures.
 const BENCHES: &[(&str, &str, &[&str])] = &[
     ("p1", "exec against bwrap", &["bash", "xtask/bench/p1.sh"]),
-    ("p2", "a command inside a running sandbox", &["cargo", "bench", "-q", "-p", "sandbox-linux", "--bench", "spawn"]),
-    ("p3", "file_search against rg", &["cargo", "run", "-q", "--release", "-p", "runtime", "--example", "search_bench"]),
-    ("p4", "overhead per tool call", &["cargo", "bench", "-q", "-p", "agent-mcp", "--bench", "run_overhead"]),
-    ("p7", "graph growth", &["cargo", "bench", "-q", "-p", "planner", "--bench", "graph"]),
-    ("p8", "audit speed", &["cargo", "bench", "-q", "-p", "record", "--bench", "audit"]),
-    ("rss", "idle memory of serve", &["bash", "xtask/bench/rss.sh"]),
+    (
+        "p2",
+        "a command inside a running sandbox",
+        &[
+            "cargo",
+            "bench",
+            "-q",
+            "-p",
+            "sandbox-linux",
+            "--bench",
+            "spawn",
+        ],
+    ),
+    (
+        "p3",
+        "file_search against rg",
+        &[
+            "cargo",
+            "run",
+            "-q",
+            "--release",
+            "-p",
+            "runtime",
+            "--example",
+            "search_bench",
+        ],
+    ),
+    (
+        "p4",
+        "overhead per tool call",
+        &[
+            "cargo",
+            "bench",
+            "-q",
+            "-p",
+            "agent-mcp",
+            "--bench",
+            "run_overhead",
+        ],
+    ),
+    (
+        "p7",
+        "graph growth",
+        &["cargo", "bench", "-q", "-p", "planner", "--bench", "graph"],
+    ),
+    (
+        "p8",
+        "audit speed",
+        &["cargo", "bench", "-q", "-p", "record", "--bench", "audit"],
+    ),
+    (
+        "rss",
+        "idle memory of serve",
+        &["bash", "xtask/bench/rss.sh"],
+    ),
 ];
 
 /// Runs the named benches, or all.
 pub fn run(names: &[&str]) -> Result<(), String> {
-    if let Some(unknown) = names.iter().find(|name| !BENCHES.iter().any(|(known, _, _)| known == *name)) {
+    if let Some(unknown) = names
+        .iter()
+        .find(|name| !BENCHES.iter().any(|(known, _, _)| known == *name))
+    {
         let known: Vec<&str> = BENCHES.iter().map(|(name, _, _)| *name).collect();
-        return Err(format!("no bench called {unknown}; there are {}", known.join(", ")));
+        return Err(format!(
+            "no bench called {unknown}; there are {}",
+            known.join(", ")
+        ));
     }
-    for (name, what, command) in BENCHES.iter().filter(|(name, _, _)| names.is_empty() || names.contains(name)) {
+    for (name, what, command) in BENCHES
+        .iter()
+        .filter(|(name, _, _)| names.is_empty() || names.contains(name))
+    {
         println!("## {name}: {what}");
         let status = Command::new(command[0])
             .args(&command[1..])

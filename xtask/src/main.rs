@@ -16,7 +16,9 @@ fn main() -> ExitCode {
         ["requirements", "--check"] => requirements::check(),
         ["bench", names @ ..] => bench::run(names),
         _ => {
-            eprintln!("usage: cargo xtask requirements [--check] | bench [p1 p2 p3 p4 p7 p8 rss …]");
+            eprintln!(
+                "usage: cargo xtask requirements [--check] | bench [p1 p2 p3 p4 p7 p8 rss …]"
+            );
             return ExitCode::from(2);
         }
     };
@@ -32,6 +34,11 @@ fn main() -> ExitCode {
 /// The repository's root: this crate's folder is `xtask` in it.
 fn root() -> std::path::PathBuf {
     // At run time first: the tests may run from a copy that another user can read.
-    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), std::path::PathBuf::from);
-    manifest.parent().map_or(manifest.clone(), std::path::Path::to_path_buf)
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(
+        || env!("CARGO_MANIFEST_DIR").into(),
+        std::path::PathBuf::from,
+    );
+    manifest
+        .parent()
+        .map_or(manifest.clone(), std::path::Path::to_path_buf)
 }

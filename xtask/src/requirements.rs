@@ -32,8 +32,15 @@ pub fn write() -> Result<(), String> {
 
 /// Compares the page with what it should be.
 pub fn check() -> Result<(), String> {
-    let have = fs::read_to_string(crate::root().join(TARGET)).map_err(|error| format!("{TARGET}: {error}"))?;
-    if have == page()? { Ok(()) } else { Err(format!("{TARGET} is out of date: run `cargo xtask requirements`")) }
+    let have = fs::read_to_string(crate::root().join(TARGET))
+        .map_err(|error| format!("{TARGET}: {error}"))?;
+    if have == page()? {
+        Ok(())
+    } else {
+        Err(format!(
+            "{TARGET} is out of date: run `cargo xtask requirements`"
+        ))
+    }
 }
 
 fn page() -> Result<String, String> {
@@ -45,7 +52,11 @@ fn page() -> Result<String, String> {
     for requirement in &requirements {
         let found = tests.get(&requirement.id).map_or(&[][..], Vec::as_slice);
         if requirement.wants_tests() && found.is_empty() {
-            let _ = writeln!(problems, "{}: says \"{}\" and has no test", requirement.id, requirement.state);
+            let _ = writeln!(
+                problems,
+                "{}: says \"{}\" and has no test",
+                requirement.id, requirement.state
+            );
         }
         let word = match requirement.state.as_str() {
             state if state.starts_with("verified") => "verified here",
@@ -54,7 +65,11 @@ fn page() -> Result<String, String> {
             _ => "not yet",
         };
         *counts.entry(word).or_default() += 1;
-        let mut shown: Vec<String> = found.iter().take(SHOWN).map(|test| format!("`{test}`")).collect();
+        let mut shown: Vec<String> = found
+            .iter()
+            .take(SHOWN)
+            .map(|test| format!("`{test}`"))
+            .collect();
         if found.len() > SHOWN {
             shown.push(format!("and {} more", found.len() - SHOWN));
         }
@@ -71,7 +86,10 @@ fn page() -> Result<String, String> {
     if !problems.is_empty() {
         return Err(problems);
     }
-    let counts: Vec<String> = counts.iter().map(|(word, count)| format!("{word}: {count}")).collect();
+    let counts: Vec<String> = counts
+        .iter()
+        .map(|(word, count)| format!("{word}: {count}"))
+        .collect();
     Ok(format!(
         "# Requirements\n\nMade by `cargo xtask requirements` from `{SOURCE}` and from the IDs in test names and test comments; \
          a test fails when it is out of date, and when an ID that says it is verified has no test.\n\n{}.\n\n\
@@ -81,7 +99,8 @@ fn page() -> Result<String, String> {
 }
 
 fn requirements() -> Result<Vec<Requirement>, String> {
-    let text = fs::read_to_string(crate::root().join(SOURCE)).map_err(|error| format!("{SOURCE}: {error}"))?;
+    let text = fs::read_to_string(crate::root().join(SOURCE))
+        .map_err(|error| format!("{SOURCE}: {error}"))?;
     let mut found: Vec<Requirement> = Vec::new();
     for line in text.lines().skip(1) {
         let cells: Vec<&str> = line.split('\t').collect();
@@ -91,7 +110,12 @@ fn requirements() -> Result<Vec<Requirement>, String> {
         if found.iter().any(|known| known.id == id) {
             return Err(format!("{SOURCE}: {id} twice"));
         }
-        found.push(Requirement { id: id.into(), source: source.into(), state: state.into(), what: what.into() });
+        found.push(Requirement {
+            id: id.into(),
+            source: source.into(),
+            state: state.into(),
+            what: what.into(),
+        });
     }
     Ok(found)
 }
@@ -105,15 +129,25 @@ fn tests_by_id(requirements: &[Requirement]) -> Result<BTreeMap<String, Vec<Stri
     files.sort();
     let mut by_id: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in files {
-        let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let name = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
+        let text =
+            fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let name = file
+            .strip_prefix(&root)
+            .unwrap_or(&file)
+            .display()
+            .to_string();
         let lines: Vec<&str> = text.lines().collect();
-        let Some(first) = first_test_line(&name, &lines) else { continue };
+        let Some(first) = first_test_line(&name, &lines) else {
+            continue;
+        };
         for (index, line) in lines.iter().enumerate().skip(first) {
             if !is_name_or_comment(line) {
                 continue;
             }
-            for requirement in requirements.iter().filter(|requirement| mentions(line, &requirement.id)) {
+            for requirement in requirements
+                .iter()
+                .filter(|requirement| mentions(line, &requirement.id))
+            {
                 let test = format!("{name}::{}", function_near(&lines, index));
                 let known = by_id.entry(requirement.id.clone()).or_default();
                 if !known.contains(&test) {
@@ -126,7 +160,9 @@ fn tests_by_id(requirements: &[Requirement]) -> Result<BTreeMap<String, Vec<Stri
 }
 
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
     for path in entries.flatten().map(|entry| entry.path()) {
         if path.is_dir() {
             rust_files(&path, found);
@@ -141,7 +177,9 @@ fn first_test_line(name: &str, lines: &[&str]) -> Option<usize> {
     if name.contains("/tests/") || name.ends_with("tests.rs") || name.ends_with("_test.rs") {
         return Some(0);
     }
-    lines.iter().position(|line| line.trim_start().starts_with("#[cfg(test)]"))
+    lines
+        .iter()
+        .position(|line| line.trim_start().starts_with("#[cfg(test)]"))
 }
 
 fn is_name_or_comment(line: &str) -> bool {
@@ -152,7 +190,8 @@ fn is_name_or_comment(line: &str) -> bool {
 /// The ID as it is written (`SEC-INV-04`), or in a name (`sec_inv_04`).
 fn mentions(line: &str, id: &str) -> bool {
     let in_name = id.to_lowercase().replace('-', "_");
-    bounded(line, id, |c| c.is_ascii_alphanumeric() || c == '-') || bounded(line, &in_name, |c| c.is_ascii_alphanumeric())
+    bounded(line, id, |c| c.is_ascii_alphanumeric() || c == '-')
+        || bounded(line, &in_name, |c| c.is_ascii_alphanumeric())
 }
 
 fn bounded(line: &str, word: &str, continues: impl Fn(char) -> bool) -> bool {
@@ -169,7 +208,11 @@ fn function_near(lines: &[&str], index: usize) -> String {
         let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))?;
         (end > 0).then(|| rest[..end].to_owned())
     };
-    let after = lines.iter().skip(index).take(14).find_map(|line| name_in(line));
+    let after = lines
+        .iter()
+        .skip(index)
+        .take(14)
+        .find_map(|line| name_in(line));
     after.unwrap_or_else(|| format!("line {}", index + 1))
 }
 

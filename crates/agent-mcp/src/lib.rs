@@ -1,2 +1,45 @@
-//! agent-mcp
+//! The composition root: command line, configuration loading, locales, demo.
+//!
+//! Absent here: no rule is decided (that is `policy`), nothing is enforced (that is the sandbox backend), no process is
+//! started but through it, and only [`terminal`] writes to standard output.
+#![forbid(unsafe_code)]
+
+mod books;
+pub mod cli;
+mod commands;
+pub mod compose;
+pub mod deployment;
+mod exit;
+pub mod locale;
+mod logging;
 pub mod recorded;
+mod terminal;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::process::ExitCode;
+
+/// Parses the command line and does it.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            drop(error.print());
+            return ExitCode::from(if error.use_stderr() {
+                exit::USAGE
+            } else {
+                exit::OK
+            });
+        }
+    };
+    let code = match cli.command {
+        Command::Exec(arguments) => commands::exec::run(&arguments),
+        Command::Serve(arguments) => commands::serve::run(&arguments),
+        Command::Check(arguments) => commands::check::run(&arguments),
+        Command::Run(arguments) => commands::run::run(&arguments),
+        Command::Demo(arguments) => commands::demo::run(&arguments),
+        Command::Audit(arguments) => commands::audit::run(&arguments),
+        Command::Init(arguments) => commands::init::run(&arguments),
+    };
+    ExitCode::from(code)
+}

@@ -11,7 +11,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("sandbox-linux", &["policy"]),
     ("runtime", &["planner", "policy", "record"]),
     ("mcp", &["runtime", "policy", "record"]),
-    ("agent-mcp", &["planner", "policy", "record", "runtime", "sandbox-linux", "mcp"]),
+    (
+        "agent-mcp",
+        &[
+            "planner",
+            "policy",
+            "record",
+            "runtime",
+            "sandbox-linux",
+            "mcp",
+        ],
+    ),
     ("testkit", &["policy", "record", "runtime", "agent-mcp"]),
     ("xtask", &[]),
 ];
@@ -20,12 +30,23 @@ const ALLOWED: &[(&str, &[&str])] = &[
 #[test]
 fn nfr_04_no_edge_beyond_the_table() {
     let metadata = MetadataCommand::new().no_deps().exec().unwrap();
-    let ours: BTreeSet<String> = metadata.packages.iter().map(|package| package.name.to_string()).collect();
+    let ours: BTreeSet<String> = metadata
+        .packages
+        .iter()
+        .map(|package| package.name.to_string())
+        .collect();
     let allowed: BTreeMap<&str, &[&str]> = ALLOWED.iter().copied().collect();
     for package in &metadata.packages {
-        let may = allowed.get(package.name.as_str()).unwrap_or_else(|| panic!("{} is not in the table", package.name));
-        for dependency in package.dependencies.iter().filter(|dependency| ours.contains(&dependency.name)) {
-            let dev_testkit = dependency.kind == DependencyKind::Development && dependency.name == "testkit";
+        let may = allowed
+            .get(package.name.as_str())
+            .unwrap_or_else(|| panic!("{} is not in the table", package.name));
+        for dependency in package
+            .dependencies
+            .iter()
+            .filter(|dependency| ours.contains(&dependency.name))
+        {
+            let dev_testkit =
+                dependency.kind == DependencyKind::Development && dependency.name == "testkit";
             assert!(
                 dev_testkit || may.contains(&dependency.name.as_str()),
                 "{} may not depend on {}",
@@ -48,7 +69,16 @@ fn nfr_09_names_say_what_things_are() {
             for entry in std::fs::read_dir(directory).unwrap() {
                 let path = entry.unwrap().path();
                 let stem = path.file_stem().unwrap().to_string_lossy().to_lowercase();
-                for bad in ["util", "utils", "common", "helper", "helpers", "manager", "infrastructure", "misc"] {
+                for bad in [
+                    "util",
+                    "utils",
+                    "common",
+                    "helper",
+                    "helpers",
+                    "manager",
+                    "infrastructure",
+                    "misc",
+                ] {
                     assert_ne!(stem, bad, "{}", path.display());
                 }
                 if path.is_dir() {
@@ -63,10 +93,22 @@ fn nfr_09_names_say_what_things_are() {
 #[test]
 fn unsafe_code_is_forbidden_outside_the_sandbox_crates() {
     let metadata = MetadataCommand::new().no_deps().exec().unwrap();
-    for package in metadata.packages.iter().filter(|package| !package.name.starts_with("sandbox-")) {
-        for target in package.targets.iter().filter(|target| target.is_lib() || target.is_bin()) {
+    for package in metadata
+        .packages
+        .iter()
+        .filter(|package| !package.name.starts_with("sandbox-"))
+    {
+        for target in package
+            .targets
+            .iter()
+            .filter(|target| target.is_lib() || target.is_bin())
+        {
             let text = std::fs::read_to_string(&target.src_path).unwrap();
-            assert!(text.contains("#![forbid(unsafe_code)]"), "{}", target.src_path);
+            assert!(
+                text.contains("#![forbid(unsafe_code)]"),
+                "{}",
+                target.src_path
+            );
         }
     }
 }

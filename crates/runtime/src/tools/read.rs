@@ -221,7 +221,10 @@ mod tests {
             for end in start..=text.len() {
                 let (cut, inside) = utf8_inside(&text.as_bytes()[start..end]).unwrap();
                 let from = start + cut;
-                assert_eq!(&text.as_bytes()[from..from + inside.len()], inside.as_bytes());
+                assert_eq!(
+                    &text.as_bytes()[from..from + inside.len()],
+                    inside.as_bytes()
+                );
             }
         }
         assert_eq!(utf8_inside(b"a\xFFb"), None);

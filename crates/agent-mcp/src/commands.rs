@@ -1,0 +1,10 @@
+//! One module for each command; each returns the exit code.
+
+pub mod audit;
+pub mod check;
+pub mod demo;
+pub mod exec;
+pub mod init;
+mod opening;
+pub mod run;
+pub mod serve;

@@ -1,0 +1,275 @@
+//! `agent-mcp check`: everything that can be known before the start, in one table. Changes nothing (SPEC §15).
+
+use super::opening::{configured_locale, finding_line, flag_locale, report};
+use crate::cli::CheckArgs;
+use crate::deployment::{
+    Deployment, DeploymentError, Narrowing, find_configuration, read_configuration,
+};
+use crate::exit;
+use crate::locale::Locale;
+use crate::terminal::{Terminal, out};
+use policy::sandbox::Level;
+use policy::{Localize, Message};
+use runtime::ollama::{OllamaClient, OllamaSettings};
+use serde::Serialize;
+
+/// How a row came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Mark {
+    Ok,
+    Warning,
+    Error,
+}
+
+/// One row of the table.
+#[derive(Debug, Serialize)]
+struct Row {
+    mark: Mark,
+    subject: &'static str,
+    detail: String,
+}
+
+/// Does it.
+pub fn run(arguments: &CheckArgs) -> u8 {
+    let file = match find_configuration(arguments.common.config.as_deref()) {
+        Ok(file) => file,
+        Err(looked) => {
+            return match flag_locale(arguments.common.lang.as_deref()) {
+                Ok(locale) => report(&locale, &DeploymentError::NoConfiguration { looked }),
+                Err(code) => code,
+            };
+        }
+    };
+    let read = match read_configuration(&file) {
+        Ok(read) => read,
+        Err(problem) => {
+            let locale = match flag_locale(arguments.common.lang.as_deref()) {
+                Ok(locale) => locale,
+                Err(code) => return code,
+            };
+            return print(
+                arguments.json,
+                &locale,
+                problem_rows(&locale, &problem),
+                exit::USAGE,
+            );
+        }
+    };
+    let locale = match configured_locale(arguments.common.lang.as_deref(), &read) {
+        Ok(locale) => locale,
+        Err(code) => return code,
+    };
+    match Deployment::of(read, &Narrowing::default()) {
+        Ok(deployment) => {
+            let (rows, code) = rows(&locale, &deployment);
+            print(arguments.json, &locale, rows, code)
+        }
+        Err(problem) => {
+            let code = match &problem {
+                DeploymentError::Refusals(refusals) => {
+                    refusals.first().map_or(exit::USAGE, |r| exit::of(r.code))
+                }
+                _ => exit::USAGE,
+            };
+            print(
+                arguments.json,
+                &locale,
+                problem_rows(&locale, &problem),
+                code,
+            )
+        }
+    }
+}
+
+fn problem_rows(locale: &Locale, problem: &DeploymentError) -> Vec<Row> {
+    let error = |detail: String| Row {
+        mark: Mark::Error,
+        subject: "configuration",
+        detail,
+    };
+    match problem {
+        DeploymentError::Findings(findings) => findings
+            .iter()
+            .map(|finding| Row {
+                mark: match finding.severity {
+                    policy::config::Severity::Error => Mark::Error,
+                    policy::config::Severity::Warning => Mark::Warning,
+                },
+                subject: "configuration",
+                detail: finding_line(locale, finding),
+            })
+            .collect(),
+        DeploymentError::NoConfiguration { .. } => Vec::new(),
+        DeploymentError::Unreadable(fault) => vec![error(locale.text(&fault.message()))],
+        DeploymentError::Faults(faults) => faults
+            .iter()
+            .map(|fault| error(locale.text(&fault.message())))
+            .collect(),
+        DeploymentError::Refusals(refusals) => refusals
+            .iter()
+            .map(|refusal| error(locale.text(&refusal.message())))
+            .collect(),
+    }
+}
+
+fn rows(locale: &Locale, deployment: &Deployment) -> (Vec<Row>, u8) {
+    let mut rows = Vec::new();
+    let mut code = exit::OK;
+    let mut add = |mark, subject, detail: String| {
+        rows.push(Row {
+            mark,
+            subject,
+            detail,
+        })
+    };
+    if let Some(file) = &deployment.file {
+        add(Mark::Ok, "configuration", file.display().to_string());
+    }
+    for warning in &deployment.warnings {
+        add(
+            Mark::Warning,
+            "configuration",
+            finding_line(locale, warning),
+        );
+    }
+    if let Some(config) = &deployment.config {
+        for later in config.later_keys() {
+            add(Mark::Warning, "configuration", finding_line(locale, &later));
+        }
+    }
+    add(Mark::Ok, "language", locale.language().to_owned());
+    add(
+        Mark::Ok,
+        "state",
+        deployment.places.state.display().to_string(),
+    );
+    add(Mark::Ok, "mode", deployment.policy.mode().word().to_owned());
+    for root in deployment.policy.roots() {
+        add(
+            Mark::Ok,
+            "root",
+            format!("{} {}", root.path.display(), root.rights),
+        );
+    }
+    for entry in deployment.policy.entries() {
+        add(
+            Mark::Ok,
+            "entry",
+            format!(
+                "{} = {} sha256:{}",
+                entry.alias,
+                entry.resolved.display(),
+                entry.sha256
+            ),
+        );
+    }
+    add(
+        Mark::Ok,
+        "network",
+        deployment.policy.network().word().to_owned(),
+    );
+    let backend = crate::compose::backend();
+    match backend.survey(&deployment.policy) {
+        Ok(enforcement) => {
+            let missing: Vec<&str> = enforcement
+                .missing_controls()
+                .iter()
+                .map(|control| control.word())
+                .collect();
+            let level = match enforcement.level() {
+                Level::Full => "full",
+                Level::Partial => "partial",
+            };
+            let permitted = enforcement.permit(&deployment.policy);
+            let mark = match (&permitted, missing.is_empty()) {
+                (Err(_), _) => Mark::Error,
+                (Ok(_), false) => Mark::Warning,
+                (Ok(_), true) => Mark::Ok,
+            };
+            add(
+                mark,
+                "enforcement",
+                format!(
+                    "{level}; missing: {}",
+                    if missing.is_empty() {
+                        "-".into()
+                    } else {
+                        missing.join(", ")
+                    }
+                ),
+            );
+            if let Err(refusal) = permitted {
+                add(Mark::Error, "enforcement", locale.text(&refusal.message()));
+                code = exit::SANDBOX;
+            }
+        }
+        Err(error) => {
+            let fault = crate::compose::sandbox_fault(&error);
+            add(Mark::Error, "enforcement", locale.text(&fault.message()));
+            code = exit::SANDBOX;
+        }
+    }
+    if let Some(config) = &deployment.config {
+        let (mark, detail) = model_row(locale, config);
+        add(mark, "model", detail);
+    }
+    (rows, code)
+}
+
+/// Whether Ollama answers and the model can call tools. Never more than a warning: it may be started later.
+fn model_row(locale: &Locale, config: &policy::config::Config) -> (Mark, String) {
+    let settings = OllamaSettings {
+        deadline: std::time::Duration::from_secs(5),
+        connect_timeout: std::time::Duration::from_secs(2),
+        ..OllamaSettings::from_config(&config.ollama)
+    };
+    let client = match OllamaClient::new(settings) {
+        Ok(client) => client,
+        Err(problem) => return (Mark::Warning, problem.to_string()),
+    };
+    let Ok(tokio) = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    else {
+        return (Mark::Warning, "no runtime".to_owned());
+    };
+    let shown = tokio.block_on(client.show(&config.ollama.model));
+    match shown {
+        Ok(details) if details.capabilities.is_some_and(|can| !can.tools) => {
+            let message = Message::new(policy::Code::OllamaToolsUnsupported.message_id())
+                .with("target", &config.ollama.model);
+            (Mark::Warning, locale.text(&message))
+        }
+        Ok(_) => (
+            Mark::Ok,
+            format!("{} @ {}", config.ollama.model, config.ollama.endpoint),
+        ),
+        Err(fault) => (Mark::Warning, locale.text(&fault.to_fault().message())),
+    }
+}
+
+fn print(json: bool, locale: &Locale, rows: Vec<Row>, code: u8) -> u8 {
+    if json {
+        let worst = rows.iter().map(|row| row.mark).max().unwrap_or(Mark::Ok);
+        let object = serde_json::json!({ "result": worst, "exit_code": code, "rows": rows });
+        out(&object.to_string());
+        return code;
+    }
+    let terminal = Terminal::new(locale);
+    for row in &rows {
+        let mark = match row.mark {
+            Mark::Ok => "ok     ",
+            Mark::Warning => "warning",
+            Mark::Error => "ERROR  ",
+        };
+        terminal.line(&format!("{mark}  {:<13}  {}", row.subject, row.detail));
+    }
+    let worst = if code == exit::OK {
+        "check.fine"
+    } else {
+        "check.wrong"
+    };
+    terminal.say(&Message::new(worst));
+    code
+}

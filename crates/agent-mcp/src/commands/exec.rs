@@ -1,0 +1,246 @@
+//! `agent-mcp exec`: one confined command under the configured policy, or under the preset for the mode rooted at one
+//! directory. Audited like a Task. The process has one thread until the command runs.
+
+use super::opening::{configured_locale, flag_locale, report};
+use crate::books::{Books, Writer};
+use crate::cli::{ExecArgs, Mode};
+use crate::deployment::{
+    AbsenceGuard, Deployment, Narrowing, find_configuration, read_configuration,
+};
+use crate::exit;
+use crate::locale::Locale;
+use crate::terminal::{Terminal, err};
+use policy::sandbox::{Level, SandboxError};
+use policy::{Blame, Code, EffectivePolicy, Fault, Message, SandboxMode, TraceId};
+use record::Durable;
+use record::audit::{Appended, AuditEvent, Decision, EventName};
+use sandbox_linux::{ExecReport, ExecRequest};
+use std::path::Path;
+
+/// Does it. The exit code is the command's own, or 125, 126, 127.
+pub fn run(arguments: &ExecArgs) -> u8 {
+    let (deployment, locale) = match open(arguments) {
+        Ok(opened) => opened,
+        // Usage and configuration errors are ours, not the command's.
+        Err(_) => return exit::EXEC_SANDBOX,
+    };
+    let terminal = Terminal::new(&locale);
+    match confined(arguments, &deployment, &terminal) {
+        Ok(code) => code,
+        Err(fault) => {
+            terminal.fault(&fault);
+            exit::EXEC_SANDBOX
+        }
+    }
+}
+
+fn open(arguments: &ExecArgs) -> Result<(Deployment, Locale), u8> {
+    let common = &arguments.common;
+    let mode = arguments.mode.map(|mode| match mode {
+        Mode::ReadOnly => SandboxMode::ReadOnly,
+        Mode::WorkspaceWrite => SandboxMode::WorkspaceWrite,
+    });
+    let cwd = || {
+        std::env::current_dir().map_err(|error| {
+            err(&format!("agent-mcp: {error}"));
+            exit::EXEC_SANDBOX
+        })
+    };
+    match find_configuration(common.config.as_deref()) {
+        Ok(file) => {
+            let narrowing = Narrowing {
+                mode,
+                root: arguments.root.clone(),
+                cwd: Some(cwd()?),
+            };
+            let read = match read_configuration(&file) {
+                Ok(read) => read,
+                Err(problem) => {
+                    return Err(report(&flag_locale(common.lang.as_deref())?, &problem));
+                }
+            };
+            let locale = configured_locale(common.lang.as_deref(), &read)?;
+            match Deployment::of(read, &narrowing) {
+                Ok(deployment) => Ok((deployment, locale)),
+                Err(problem) => Err(report(&locale, &problem)),
+            }
+        }
+        Err(_) => {
+            let locale = flag_locale(common.lang.as_deref())?;
+            let root = match &arguments.root {
+                Some(root) => root.clone(),
+                None => cwd()?,
+            };
+            match Deployment::preset(mode.unwrap_or(SandboxMode::WorkspaceWrite), &root) {
+                Ok(deployment) => Ok((deployment, locale)),
+                Err(problem) => Err(report(&locale, &problem)),
+            }
+        }
+    }
+}
+
+fn confined(
+    arguments: &ExecArgs,
+    deployment: &Deployment,
+    terminal: &Terminal<'_>,
+) -> Result<u8, Fault> {
+    let policy = &deployment.policy;
+    let books = Books::open(&deployment.places, Writer::Inline)?;
+    let guard = AbsenceGuard::start(policy, &deployment.places.state)?;
+    let trace = TraceId::random();
+    let program = arguments
+        .argv
+        .first()
+        .map(|word| word.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let unrecorded = |error: record::AuditError| {
+        crate::books::fault(error.code(), &deployment.places.audit, error)
+    };
+    let start = AuditEvent::new(EventName::ProcessStart, trace)
+        .decision(Decision::Allow)
+        .target(program.clone())
+        .detail("command", "exec")
+        .detail("mode", policy.mode().word())
+        .detail("root", policy.workspace_root().display().to_string())
+        .details(redacted(&books, arguments));
+    // The intent is on disk before the effect (DESIGN §12.3).
+    let recorded = books.audit.append_durable(start).map_err(unrecorded)?;
+    let request = ExecRequest {
+        argv: arguments.argv.clone(),
+        cwd: working_directory(policy.workspace_root()),
+        identity: None,
+        timeout: deployment
+            .config
+            .as_ref()
+            .map(|config| config.sandbox.resources.execution_timeout),
+    };
+    let result = effect(recorded, policy, &request);
+    let appeared = guard.check();
+    let code = match &result {
+        Ok(done) => {
+            let missing: Vec<&str> = done
+                .enforcement
+                .missing_controls()
+                .iter()
+                .map(|control| control.word())
+                .collect();
+            let level = match done.enforcement.level() {
+                Level::Full => "full",
+                Level::Partial => {
+                    terminal
+                        .warn(&Message::new("exec.partial").with("missing", missing.join(", ")));
+                    "partial"
+                }
+            };
+            let enforcement = AuditEvent::new(EventName::EnforcementReport, trace)
+                .target(program.clone())
+                .detail("level", level)
+                .detail("missing", missing);
+            books.audit.append(enforcement).map_err(unrecorded)?;
+            let end = AuditEvent::new(EventName::ProcessExit, trace)
+                .target(program.clone())
+                .detail("exit_code", done.end.exit_code())
+                .detail("leftovers", done.leftovers);
+            books.audit.append(end).map_err(unrecorded)?;
+            u8::try_from(done.end.exit_code()).unwrap_or(exit::EXEC_SANDBOX)
+        }
+        Err(error) => {
+            let denied = AuditEvent::new(EventName::PolicyDeny, trace)
+                .decision(Decision::Deny)
+                .code(error.code())
+                .target(program.clone())
+                .detail("reason", error.to_string());
+            books.audit.append(denied).map_err(unrecorded)?;
+            say_error(terminal, error, &program)
+        }
+    };
+    let code = match appeared {
+        Ok(()) => code,
+        Err(refusal) => {
+            let denied = AuditEvent::new(EventName::PolicyDeny, trace)
+                .decision(Decision::Deny)
+                .code(refusal.code)
+                .target(refusal.target.clone());
+            books.audit.append(denied).map_err(unrecorded)?;
+            terminal.refusal(&refusal);
+            exit::EXEC_REFUSED
+        }
+    };
+    books.audit.close().map_err(unrecorded)?;
+    if arguments.report.is_some() {
+        write_report(arguments, &result, code)?;
+    }
+    Ok(code)
+}
+
+/// The one effect of this command; it takes the proof that its record is on disk.
+fn effect(
+    _recorded: Durable<Appended>,
+    policy: &EffectivePolicy,
+    request: &ExecRequest,
+) -> Result<ExecReport, SandboxError> {
+    sandbox_linux::exec_once(policy, request)
+}
+
+/// The caller's own directory when it is inside the root, as any Unix tool; else the root.
+fn working_directory(root: &Path) -> std::path::PathBuf {
+    match std::env::current_dir().and_then(std::fs::canonicalize) {
+        Ok(cwd) if cwd.starts_with(root) => cwd,
+        _ => root.to_owned(),
+    }
+}
+
+fn redacted(books: &Books, arguments: &ExecArgs) -> serde_json::Map<String, serde_json::Value> {
+    record::Redactor::new(&books.key).argv(&arguments.argv)
+}
+
+fn say_error(terminal: &Terminal<'_>, error: &SandboxError, program: &str) -> u8 {
+    match error {
+        SandboxError::Refused(refusal) => {
+            terminal.refusal(refusal);
+            match refusal.code {
+                Code::SandboxPartial => exit::EXEC_SANDBOX,
+                _ => exit::EXEC_REFUSED,
+            }
+        }
+        SandboxError::NotFound(_) => {
+            terminal.fault(&Fault::new(
+                Blame::Client,
+                Code::ProcessNotFound,
+                program,
+                "",
+            ));
+            exit::EXEC_NOT_FOUND
+        }
+        SandboxError::NotExecutable { .. } => {
+            terminal.fault(&crate::compose::sandbox_fault(error));
+            exit::EXEC_REFUSED
+        }
+        _ => {
+            terminal.fault(&crate::compose::sandbox_fault(error));
+            exit::EXEC_SANDBOX
+        }
+    }
+}
+
+fn write_report(
+    arguments: &ExecArgs,
+    result: &Result<ExecReport, SandboxError>,
+    code: u8,
+) -> Result<(), Fault> {
+    let object = match result {
+        Ok(done) => serde_json::json!({
+            "v": 1, "exit_code": code, "end": done.end, "enforcement": done.enforcement,
+            "elapsed_ms": done.elapsed.as_secs_f64() * 1e3, "leftovers": done.leftovers,
+        }),
+        Err(error) => {
+            serde_json::json!({ "v": 1, "exit_code": code, "error": { "code": error.code().as_str(), "detail": error.to_string() } })
+        }
+    };
+    match &arguments.report_file {
+        None => err(&object.to_string()),
+        Some(path) => std::fs::write(path, object.to_string() + "\n")
+            .map_err(|error| crate::books::fault(Code::ToolFailed, path, error))?,
+    }
+    Ok(())
+}

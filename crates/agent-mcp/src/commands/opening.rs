@@ -1,0 +1,132 @@
+//! What most commands begin with: the configuration, the language, and what is wrong with either.
+
+use crate::cli::Common;
+use crate::deployment::{
+    Deployment, DeploymentError, Narrowing, ReadConfiguration, find_configuration,
+    read_configuration,
+};
+use crate::exit;
+use crate::locale::{DEFAULT_LANGUAGE, Locale};
+use crate::terminal::{Terminal, err};
+use policy::config::Finding;
+use policy::{Localize, Message};
+use std::path::{Path, PathBuf};
+
+/// A deployment and the language to speak about it.
+pub struct Opened {
+    /// The deployment.
+    pub deployment: Deployment,
+    /// The language.
+    pub locale: Locale,
+}
+
+/// Opens the configuration that the flags name, or the first one found.
+///
+/// # Errors
+/// Everything wrong was printed; the exit code is returned.
+pub fn open(common: &Common, narrowing: &Narrowing) -> Result<Opened, u8> {
+    let file = match find_configuration(common.config.as_deref()) {
+        Ok(file) => file,
+        Err(looked) => {
+            let locale = flag_locale(common.lang.as_deref())?;
+            report(&locale, &DeploymentError::NoConfiguration { looked });
+            return Err(exit::USAGE);
+        }
+    };
+    let read = match read_configuration(&file) {
+        Ok(read) => read,
+        Err(problem) => {
+            let locale = flag_locale(common.lang.as_deref())?;
+            return Err(report(&locale, &problem));
+        }
+    };
+    let locale = configured_locale(common.lang.as_deref(), &read)?;
+    match Deployment::of(read, narrowing) {
+        Ok(deployment) => Ok(Opened { deployment, locale }),
+        Err(problem) => Err(report(&locale, &problem)),
+    }
+}
+
+/// The language of the flag, without a configuration.
+///
+/// # Errors
+/// An unknown language; printed.
+pub fn flag_locale(lang: Option<&str>) -> Result<Locale, u8> {
+    load_locale(lang.unwrap_or(DEFAULT_LANGUAGE), None)
+}
+
+/// The language by I18N-06, with the files of the configured directory.
+///
+/// # Errors
+/// `locale.invalid`; printed.
+pub fn configured_locale(lang: Option<&str>, read: &ReadConfiguration) -> Result<Locale, u8> {
+    let config = &read.loaded.config;
+    let base = read.file.parent().unwrap_or(Path::new(""));
+    let directory = base.join(&config.localization.directory);
+    load_locale(
+        lang.unwrap_or(&config.application.language),
+        Some(directory),
+    )
+}
+
+fn load_locale(language: &str, directory: Option<PathBuf>) -> Result<Locale, u8> {
+    Locale::load(language, directory.as_deref()).map_err(|faults| {
+        let english = Locale::built_in(DEFAULT_LANGUAGE);
+        let terminal = Terminal::new(&english);
+        faults.iter().for_each(|fault| terminal.fault(fault));
+        exit::USAGE
+    })
+}
+
+/// Prints why there is no deployment and returns the exit code.
+pub fn report(locale: &Locale, problem: &DeploymentError) -> u8 {
+    let terminal = Terminal::new(locale);
+    match problem {
+        DeploymentError::NoConfiguration { looked } => {
+            let looked: Vec<String> = looked
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect();
+            terminal.warn(&Message::new("cli.no_configuration").with("looked", looked.join(", ")));
+            exit::USAGE
+        }
+        DeploymentError::Unreadable(fault) => {
+            terminal.fault(fault);
+            exit::USAGE
+        }
+        DeploymentError::Findings(findings) => {
+            findings
+                .iter()
+                .for_each(|finding| err(&finding_line(locale, finding)));
+            exit::USAGE
+        }
+        DeploymentError::Faults(faults) => {
+            faults.iter().for_each(|fault| terminal.fault(fault));
+            exit::USAGE
+        }
+        DeploymentError::Refusals(refusals) => {
+            refusals
+                .iter()
+                .for_each(|refusal| terminal.refusal(refusal));
+            refusals
+                .first()
+                .map_or(exit::USAGE, |refusal| exit::of(refusal.code))
+        }
+    }
+}
+
+/// `file:line:column: key: text`, as editors understand it.
+pub fn finding_line(locale: &dyn Localize, finding: &Finding) -> String {
+    let key = if finding.key.is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", finding.key)
+    };
+    format!(
+        "{}:{}:{}: {key}{}",
+        finding.file,
+        finding.line,
+        finding.column,
+        locale.text(&finding.message)
+    )
+}

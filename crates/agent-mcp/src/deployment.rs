@@ -1,0 +1,446 @@
+//! From a configuration file to a frozen policy: finds and reads the files, resolves every path on the filesystem, pins
+//! every entry (X-EXE), and reports everything that is wrong at once.
+
+use policy::config::{Config, Finding, Loaded, MountAccess, Profile, Source};
+use policy::effective::{
+    Ceiling, EntryExecutable, EntryKind, GrantedRoot, NetworkPolicy, Origin, PartialRule,
+    RehashRule, ResourceLimits, RootKind, ShellRule,
+};
+use policy::{Blame, Code, EffectivePolicy, Fault, PolicyDraft, Refusal, Rights, SandboxMode};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+mod own_files;
+mod pin;
+mod places;
+
+pub use own_files::{AbsenceGuard, GuardedBackend};
+pub use pin::{identity_of, pin};
+pub use places::{Places, base_directory, find_configuration};
+
+/// Private areas of one Task (`TMPDIR`, `HOME`, `/dev/shm`) together.
+const PRIVATE_BYTES: u64 = 512 * 1024 * 1024;
+
+/// Everything a command needs to know about where and under what it works.
+#[derive(Clone, Debug)]
+pub struct Deployment {
+    /// The configuration file; none for a preset.
+    pub file: Option<PathBuf>,
+    /// The meaning; none for a preset.
+    pub config: Option<Config>,
+    /// What should be looked at.
+    pub warnings: Vec<Finding>,
+    /// State, logs, audit, key.
+    pub places: Places,
+    /// The frozen policy.
+    pub policy: Arc<EffectivePolicy>,
+}
+
+/// Why there is no deployment.
+#[derive(Debug)]
+pub enum DeploymentError {
+    /// Nothing to read, and the command needs one.
+    NoConfiguration {
+        /// Where it was looked for.
+        looked: Vec<PathBuf>,
+    },
+    /// The file cannot be read.
+    Unreadable(Fault),
+    /// What is written is wrong.
+    Findings(Vec<Finding>),
+    /// What is written is right and cannot be done on this machine.
+    Faults(Vec<Fault>),
+    /// The policy cannot be frozen.
+    Refusals(Vec<Refusal>),
+}
+
+/// How a command narrows the policy. It never widens it (X-CLI).
+#[derive(Clone, Debug, Default)]
+pub struct Narrowing {
+    /// A stricter mode.
+    pub mode: Option<SandboxMode>,
+    /// Only this directory, and the working directory below it.
+    pub root: Option<PathBuf>,
+    /// The working directory of `run` and `exec` (X-ROOT); MCP sessions have none.
+    pub cwd: Option<PathBuf>,
+}
+
+/// A configuration as read, before anything was resolved. `check` works with this when resolving fails.
+#[derive(Debug)]
+pub struct ReadConfiguration {
+    /// The file.
+    pub file: PathBuf,
+    /// Its meaning and its warnings.
+    pub loaded: Loaded,
+}
+
+/// Reads a configuration and `agent.local.yaml` beside it (DESIGN §10.1).
+///
+/// # Errors
+/// Unreadable, or every finding at once.
+pub fn read_configuration(file: &Path) -> Result<ReadConfiguration, DeploymentError> {
+    let base = read_bounded(file).map_err(DeploymentError::Unreadable)?;
+    let local_path = places::local_file(file);
+    let local = match std::fs::symlink_metadata(&local_path) {
+        Ok(_) => Some(read_bounded(&local_path).map_err(DeploymentError::Unreadable)?),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => return Err(DeploymentError::Unreadable(unreadable(&local_path, error))),
+    };
+    let name = file.display().to_string();
+    let local_name = local_path.display().to_string();
+    let mut sources = vec![Source {
+        name: &name,
+        text: &base,
+    }];
+    if let Some(local) = &local {
+        sources.push(Source {
+            name: &local_name,
+            text: local,
+        });
+    }
+    let loaded = Config::read(&sources).map_err(DeploymentError::Findings)?;
+    Ok(ReadConfiguration {
+        file: file.to_owned(),
+        loaded,
+    })
+}
+
+impl Deployment {
+    /// The deployment of a configuration file.
+    ///
+    /// # Errors
+    /// Everything that is wrong at once, by kind.
+    pub fn of(read: ReadConfiguration, narrowing: &Narrowing) -> Result<Self, DeploymentError> {
+        let ReadConfiguration {
+            file,
+            loaded: Loaded { config, warnings },
+        } = read;
+        let mut faults = Vec::new();
+        let base =
+            places::base_directory(&file).map_err(|fault| DeploymentError::Faults(vec![fault]))?;
+        let places =
+            Places::of(&config, &base).map_err(|fault| DeploymentError::Faults(vec![fault]))?;
+        let roots = configured_roots(&config, &base, &mut faults);
+        let entries = configured_entries(&config, &base, &mut faults);
+        let own_files = own_files::of(&config, &file, &base, &places, &roots);
+        if !faults.is_empty() {
+            return Err(DeploymentError::Faults(faults));
+        }
+        let workspace_root = match (&narrowing.cwd, &narrowing.root) {
+            (_, Some(root)) => resolve_directory(root, "--root")?,
+            (Some(cwd), None) => resolve_directory(cwd, "cwd")?,
+            (None, None) => match roots.first() {
+                Some(first) => first.path.clone(),
+                None => {
+                    let position = config
+                        .place("sandbox")
+                        .map_or_else(String::new, |place| format!("line {}", place.line));
+                    let fault = Fault::new(
+                        Blame::Configuration,
+                        Code::ConfigurationInvalid,
+                        "sandbox.workspaces",
+                        format!("no workspace is granted {position}"),
+                    );
+                    return Err(DeploymentError::Faults(vec![fault]));
+                }
+            },
+        };
+        let kept = narrowing
+            .root
+            .as_ref()
+            .map(|_| vec![workspace_root.clone()]);
+        let draft = PolicyDraft {
+            mode: narrowing
+                .mode
+                .map_or(config.sandbox.default_mode(), |mode| {
+                    mode.min(config.sandbox.default_mode())
+                }),
+            roots: roots.into_iter().chain(entry_roots(&entries)).collect(),
+            entries,
+            network: config.sandbox.network.clone(),
+            resources: ResourceLimits {
+                memory_bytes: config.sandbox.resources.memory_mib * 1024 * 1024,
+                process_limit: config.sandbox.resources.process_limit,
+                execution_timeout: config.sandbox.resources.execution_timeout,
+                output_bytes: config.limits.process_output_bytes,
+                private_bytes: PRIVATE_BYTES,
+            },
+            environment: config.sandbox.environment.clone(),
+            protect: config.sandbox.protect.clone(),
+            own_files,
+            shells: config.sandbox.execution.shells,
+            rehash: config.sandbox.execution.rehash,
+            partial: config.sandbox.partial,
+            workspace_root,
+        };
+        let ceiling = Ceiling {
+            mode: config.sandbox.max_mode,
+            roots: kept,
+            no_network: false,
+        };
+        let policy = draft.freeze(&ceiling).map_err(DeploymentError::Refusals)?;
+        Ok(Self {
+            file: Some(file),
+            config: Some(config),
+            warnings,
+            places,
+            policy: Arc::new(policy),
+        })
+    }
+
+    /// The preset of `exec` without any configuration: the mode, rooted at one directory, no network.
+    ///
+    /// # Errors
+    /// The directory cannot be used.
+    pub fn preset(mode: SandboxMode, root: &Path) -> Result<Self, DeploymentError> {
+        let places =
+            Places::default_places().map_err(|fault| DeploymentError::Faults(vec![fault]))?;
+        let root = resolve_directory(root, "--root")?;
+        let rights = if mode == SandboxMode::ReadOnly {
+            Rights::READ
+        } else {
+            Rights::ALL
+        };
+        let draft = PolicyDraft {
+            mode,
+            roots: vec![GrantedRoot {
+                path: root.clone(),
+                kind: RootKind::Directory,
+                rights,
+                origins: BTreeSet::from([Origin::Workspace]),
+            }],
+            entries: Vec::new(),
+            network: NetworkPolicy::None,
+            resources: ResourceLimits {
+                memory_bytes: 4096 * 1024 * 1024,
+                process_limit: 512,
+                execution_timeout: Duration::from_secs(u64::from(u32::MAX)),
+                output_bytes: 64 * 1024,
+                private_bytes: PRIVATE_BYTES,
+            },
+            environment: BTreeMap::new(),
+            protect: vec![PathBuf::from(".git/config"), PathBuf::from(".git/hooks")],
+            own_files: places.own(),
+            shells: ShellRule::Allow,
+            rehash: RehashRule::OnChange,
+            partial: PartialRule::ReadOnly,
+            workspace_root: root,
+        };
+        let policy = draft
+            .freeze(&Ceiling::mode(SandboxMode::WorkspaceWrite))
+            .map_err(DeploymentError::Refusals)?;
+        Ok(Self {
+            file: None,
+            config: None,
+            warnings: Vec::new(),
+            places,
+            policy: Arc::new(policy),
+        })
+    }
+}
+
+fn configured_roots(config: &Config, base: &Path, faults: &mut Vec<Fault>) -> Vec<GrantedRoot> {
+    let mut roots = Vec::new();
+    let workspace_rights = match config.sandbox.profile {
+        Profile::Readonly => Rights::READ,
+        Profile::Development => Rights::ALL,
+    };
+    for (index, path) in config.sandbox.workspaces.iter().enumerate() {
+        match resolve(&base.join(path)) {
+            Ok((path, RootKind::Directory)) => roots.push(GrantedRoot {
+                path,
+                kind: RootKind::Directory,
+                rights: workspace_rights,
+                origins: BTreeSet::from([Origin::Workspace]),
+            }),
+            Ok((path, RootKind::File)) => {
+                faults.push(bad_path(
+                    config,
+                    format!("sandbox.workspaces[{index}]"),
+                    &path,
+                    "not a directory",
+                ));
+            }
+            Err(error) => faults.push(bad_path(
+                config,
+                format!("sandbox.workspaces[{index}]"),
+                path,
+                error,
+            )),
+        }
+    }
+    for (index, mount) in config.sandbox.mounts.iter().enumerate() {
+        let rights = match mount.access {
+            MountAccess::ReadOnly => Rights::READ,
+            MountAccess::ReadWrite => Rights::READ_WRITE,
+            MountAccess::ReadWriteDelete => Rights::READ_WRITE_DELETE,
+        };
+        match resolve(&base.join(&mount.path)) {
+            Ok((path, kind)) => {
+                roots.push(GrantedRoot {
+                    path,
+                    kind,
+                    rights,
+                    origins: BTreeSet::from([Origin::Mount]),
+                });
+            }
+            Err(error) => faults.push(bad_path(
+                config,
+                format!("sandbox.mounts[{index}].path"),
+                &mount.path,
+                error,
+            )),
+        }
+    }
+    roots
+}
+
+fn configured_entries(
+    config: &Config,
+    base: &Path,
+    faults: &mut Vec<Fault>,
+) -> Vec<EntryExecutable> {
+    let mut entries = Vec::new();
+    for (index, entry) in config.sandbox.execution.entries.iter().enumerate() {
+        let logical = base.join(&entry.path);
+        let key = format!("sandbox.execution.entries[{index}]");
+        let pinned = match pin(&logical) {
+            Ok(pinned) => pinned,
+            Err(error) => {
+                faults.push(bad_path(config, format!("{key}.path"), &entry.path, error));
+                continue;
+            }
+        };
+        let runtime_root = match entry
+            .runtime_root
+            .as_ref()
+            .map(|root| resolve(&base.join(root)))
+        {
+            None => None,
+            Some(Ok((root, RootKind::Directory))) => Some(root),
+            Some(Ok((root, RootKind::File))) => {
+                faults.push(bad_path(
+                    config,
+                    format!("{key}.runtime_root"),
+                    &root,
+                    "not a directory",
+                ));
+                None
+            }
+            Some(Err(error)) => {
+                let written = entry.runtime_root.clone().unwrap_or_default();
+                faults.push(bad_path(
+                    config,
+                    format!("{key}.runtime_root"),
+                    &written,
+                    error,
+                ));
+                None
+            }
+        };
+        entries.push(EntryExecutable {
+            alias: entry.alias.clone(),
+            kind: EntryKind::of(&pinned.resolved),
+            logical,
+            resolved: pinned.resolved,
+            sha256: pinned.sha256,
+            identity: pinned.identity,
+            runtime_root,
+        });
+    }
+    entries
+}
+
+/// Entries and their runtime roots are granted roots of their own (DESIGN §10.7).
+fn entry_roots(entries: &[EntryExecutable]) -> Vec<GrantedRoot> {
+    let mut roots = Vec::new();
+    for entry in entries {
+        let origin = match entry.kind {
+            EntryKind::Shell => Origin::ApprovedShellExecutable,
+            EntryKind::Program => Origin::ApprovedEntryExecutable,
+        };
+        roots.push(GrantedRoot {
+            path: entry.resolved.clone(),
+            kind: RootKind::File,
+            rights: Rights::READ_EXECUTE,
+            origins: BTreeSet::from([origin]),
+        });
+        if let Some(path) = entry.runtime_root.clone() {
+            roots.push(GrantedRoot {
+                path,
+                kind: RootKind::Directory,
+                rights: Rights::READ_EXECUTE,
+                origins: BTreeSet::from([Origin::RuntimeRoot]),
+            });
+        }
+    }
+    roots
+}
+
+fn resolve(path: &Path) -> std::io::Result<(PathBuf, RootKind)> {
+    let resolved = std::fs::canonicalize(path)?;
+    let kind = std::fs::metadata(&resolved)?.file_type();
+    if kind.is_dir() {
+        Ok((resolved, RootKind::Directory))
+    } else if kind.is_file() {
+        Ok((resolved, RootKind::File))
+    } else {
+        Err(std::io::Error::other(
+            "neither a regular file nor a directory",
+        ))
+    }
+}
+
+fn resolve_directory(path: &Path, rule: &str) -> Result<PathBuf, DeploymentError> {
+    let fault = |detail: String| {
+        DeploymentError::Faults(vec![Fault::new(
+            Blame::Configuration,
+            Code::FileNotFound,
+            path.display().to_string(),
+            format!("{rule}: {detail}"),
+        )])
+    };
+    match resolve(path) {
+        Ok((resolved, RootKind::Directory)) => Ok(resolved),
+        Ok(_) => Err(fault("not a directory".to_owned())),
+        Err(error) => Err(fault(error.to_string())),
+    }
+}
+
+fn bad_path(config: &Config, key: String, path: &Path, detail: impl ToString) -> Fault {
+    let position = config.place(&key).map_or_else(String::new, |place| {
+        format!("{}:{}:{} ", place.file, place.line, place.column)
+    });
+    Fault::new(
+        Blame::Configuration,
+        Code::ConfigurationInvalid,
+        format!("{position}{key}"),
+        format!("{}: {}", path.display(), detail.to_string()),
+    )
+}
+
+fn read_bounded(path: &Path) -> Result<Vec<u8>, Fault> {
+    use std::io::Read;
+    let file = std::fs::File::open(path).map_err(|error| unreadable(path, error))?;
+    let metadata = file.metadata().map_err(|error| unreadable(path, error))?;
+    if !metadata.is_file() {
+        return Err(unreadable(path, "not a regular file"));
+    }
+    let mut text = Vec::new();
+    let limit = policy::config::MAX_FILE_BYTES as u64 + 1;
+    file.take(limit)
+        .read_to_end(&mut text)
+        .map_err(|error| unreadable(path, error))?;
+    Ok(text)
+}
+
+fn unreadable(path: &Path, detail: impl ToString) -> Fault {
+    Fault::new(
+        Blame::Configuration,
+        Code::ConfigurationInvalid,
+        path.display().to_string(),
+        detail,
+    )
+}

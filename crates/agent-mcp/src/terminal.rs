@@ -1,0 +1,88 @@
+//! The one place that writes to standard output and standard error, so that `serve` can keep stdout for the protocol
+//! (SEC-INV-12). A closed pipe ends the output quietly; it is no error of ours.
+
+use policy::{Fault, Localize, Message, Refusal};
+use std::io::Write;
+
+/// Where people read.
+pub struct Terminal<'a> {
+    texts: &'a dyn Localize,
+}
+
+impl<'a> Terminal<'a> {
+    /// A terminal that speaks the chosen language.
+    pub fn new(texts: &'a dyn Localize) -> Self {
+        Self { texts }
+    }
+
+    /// The texts.
+    pub fn texts(&self) -> &dyn Localize {
+        self.texts
+    }
+
+    /// A line on standard output.
+    pub fn line(&self, text: &str) {
+        out(text);
+    }
+
+    /// A localized line on standard output.
+    pub fn say(&self, message: &Message) {
+        out(&self.texts.text(message));
+    }
+
+    /// A localized line on standard error.
+    pub fn warn(&self, message: &Message) {
+        err(&self.texts.text(message));
+    }
+
+    /// A refusal on standard error: code, what was refused, and what to do about it.
+    pub fn refusal(&self, refusal: &Refusal) {
+        err(&format!(
+            "{}: {}",
+            refusal.code,
+            self.texts.text(&refusal.message())
+        ));
+        err(&format!("  {}", self.texts.text(&refusal.hint())));
+    }
+
+    /// A fault on standard error: code, what failed, and what to do about it.
+    pub fn fault(&self, fault: &Fault) {
+        err(&format!(
+            "{}: {}",
+            fault.code,
+            self.texts.text(&fault.message())
+        ));
+        err(&format!("  {}", self.texts.text(&fault.hint())));
+    }
+}
+
+/// A line on standard output.
+pub fn out(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    drop(writeln!(stdout, "{}", visible(text)).and_then(|()| stdout.flush()));
+}
+
+/// A line on standard error.
+pub fn err(text: &str) {
+    let mut stderr = std::io::stderr().lock();
+    drop(writeln!(stderr, "{}", visible(text)));
+}
+
+/// Model text and file names may hold control characters; on a terminal they are shown, not obeyed.
+pub fn visible(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\n' | '\t' => c.to_string(),
+            c if c.is_control() => format!("\\u{{{:x}}}", c as u32),
+            '\u{200e}'
+            | '\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{2028}'
+            | '\u{2029}' => {
+                format!("\\u{{{:x}}}", c as u32)
+            }
+            c => c.to_string(),
+        })
+        .collect()
+}

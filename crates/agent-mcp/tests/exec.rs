@@ -1,0 +1,236 @@
+//! `agent-mcp exec`: confined, with exact statuses, and nothing left.
+#![allow(
+    clippy::disallowed_types,
+    reason = "tests start the product as its users do"
+)]
+
+mod support;
+
+use std::net::TcpListener;
+use support::{anyone_runs, can_confine, command, text};
+
+struct Run {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn exec(workspace: &std::path::Path, argv: &[&str]) -> Run {
+    exec_with(workspace, &[], argv)
+}
+
+fn exec_with(workspace: &std::path::Path, flags: &[&str], argv: &[&str]) -> Run {
+    let state = tempfile::tempdir().unwrap();
+    let output = command(state.path())
+        .current_dir(workspace)
+        .arg("exec")
+        .args(flags)
+        .arg("--")
+        .args(argv)
+        .output()
+        .unwrap();
+    Run {
+        code: output.status.code(),
+        out: text(&output.stdout),
+        err: text(&output.stderr),
+    }
+}
+
+/// SEC-INV-04, AT-07: a host file that is not granted does not exist inside. Control: it exists outside.
+#[test]
+fn sec_inv_04_shadow_is_not_there() {
+    if !can_confine() {
+        return;
+    }
+    assert!(std::fs::symlink_metadata("/etc/shadow").is_ok(), "control");
+    let workspace = tempfile::tempdir().unwrap();
+    let run = exec(workspace.path(), &["cat", "/etc/shadow"]);
+    assert_eq!(run.code, Some(1));
+    assert!(run.err.contains("No such file or directory"), "{}", run.err);
+    assert_eq!(run.out, "");
+}
+
+/// SEC-INV-04: the system's programs cannot be changed.
+#[test]
+fn sec_inv_04_usr_is_read_only() {
+    if !can_confine() {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let run = exec(workspace.path(), &["sh", "-c", "echo x > /usr/x"]);
+    assert_ne!(run.code, Some(0));
+    assert!(
+        run.err.contains("Read-only file system") || run.err.contains("Permission denied"),
+        "{}",
+        run.err
+    );
+    assert!(!std::path::Path::new("/usr/x").exists());
+}
+
+/// SEC-INV-06, AT-10, ST-12: a listener on the host's loopback is not reachable. Control: it is, from outside.
+#[test]
+fn sec_inv_06_at_10_loopback_is_closed() {
+    if !can_confine() || !std::path::Path::new("/bin/bash").exists() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    assert!(
+        std::net::TcpStream::connect(("127.0.0.1", port)).is_ok(),
+        "control"
+    );
+    listener.accept().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let workspace = tempfile::tempdir().unwrap();
+    let run = exec(
+        workspace.path(),
+        &[
+            "bash",
+            "-c",
+            &format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo reached"),
+        ],
+    );
+    assert_ne!(run.code, Some(0));
+    assert!(!run.out.contains("reached"));
+    assert_eq!(
+        listener.accept().err().map(|error| error.kind()),
+        Some(std::io::ErrorKind::WouldBlock)
+    );
+}
+
+/// SEC-INV-10, REC-03: a daemon does not outlive the command.
+#[test]
+fn sec_inv_10_a_daemon_is_dead() {
+    if !can_confine() {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    let marker = format!("sleep 98{}", std::process::id());
+    let run = exec(
+        workspace.path(),
+        &["sh", "-c", &format!("setsid {marker} & echo started")],
+    );
+    assert_eq!((run.code, run.out.trim()), (Some(0), "started"));
+    assert!(!anyone_runs(&marker));
+}
+
+/// HARNESS X-HARNESS-1, interfaces.md §2: the command's own status; 128 + n by signal; 126, 127 for ours.
+#[test]
+fn x_harness_1_statuses_are_exact() {
+    if !can_confine() {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    for (script, code) in [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("exit 125", 125),
+        ("kill -TERM $$", 143),
+        ("kill -KILL $$", 137),
+    ] {
+        assert_eq!(
+            exec(workspace.path(), &["sh", "-c", script]).code,
+            Some(code),
+            "{script}"
+        );
+    }
+    let run = exec(workspace.path(), &["no-such-command-here"]);
+    assert_eq!(run.code, Some(127), "{}", run.err);
+    assert!(run.err.contains("process.not_found"), "{}", run.err);
+    std::fs::write(workspace.path().join("plain.txt"), "text").unwrap();
+    let run = exec(workspace.path(), &["./plain.txt"]);
+    assert_eq!(run.code, Some(126), "{}", run.err);
+}
+
+/// ST-01, ST-02, ST-03: read-only refuses every change; workspace-write allows them below the root only.
+#[test]
+fn st_02_st_03_modes() {
+    if !can_confine() {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    std::fs::write(workspace.path().join("a"), "a").unwrap();
+    let run = exec_with(
+        workspace.path(),
+        &["--mode", "read-only"],
+        &["sh", "-c", "cat a; echo b > b; rm a; echo done"],
+    );
+    assert!(run.out.starts_with('a'), "{} {}", run.out, run.err);
+    assert!(workspace.path().join("a").exists() && !workspace.path().join("b").exists());
+    let run = exec(workspace.path(), &["sh", "-c", "echo b > b && rm a"]);
+    assert_eq!(run.code, Some(0), "{}", run.err);
+    assert!(!workspace.path().join("a").exists() && workspace.path().join("b").exists());
+}
+
+/// SEC-INV-08: the environment is a table of ours; secrets of the caller are not in it.
+#[test]
+fn sec_inv_08_secrets_are_not_inherited() {
+    if !can_confine() {
+        return;
+    }
+    let (workspace, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let output = command(state.path())
+        .current_dir(workspace.path())
+        .env("AWS_SECRET_ACCESS_KEY", "hunter2")
+        .env("SSH_AUTH_SOCK", "/tmp/agent.sock")
+        .args(["exec", "--", "env"])
+        .output()
+        .unwrap();
+    let out = text(&output.stdout);
+    assert!(
+        output.status.success() && out.contains("PATH="),
+        "control: {out}"
+    );
+    assert!(
+        !out.contains("hunter2") && !out.contains("SSH_AUTH_SOCK"),
+        "{out}"
+    );
+}
+
+/// X-PARTIAL: the report says what was enforced and what was missing, and the log has it.
+#[test]
+fn x_partial_the_report_is_honest() {
+    if !can_confine() {
+        return;
+    }
+    let (workspace, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let report = state.path().join("report.json");
+    let output = command(state.path())
+        .current_dir(workspace.path())
+        .args(["exec", "--report", "json", "--report-file"])
+        .arg(&report)
+        .args(["--", "sh", "-c", "exit 3"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&report).unwrap()).unwrap();
+    assert_eq!(report["enforcement"]["level"], "full", "{report}");
+    assert!(
+        report["enforcement"]["missing"]
+            .as_array()
+            .unwrap()
+            .contains(&"workspace_quota".into()),
+        "{report}"
+    );
+    assert_eq!(
+        report["end"],
+        serde_json::json!({"how": "exited", "status": 3})
+    );
+}
+
+/// A large binary output passes untouched.
+#[test]
+fn output_is_untouched() {
+    if !can_confine() {
+        return;
+    }
+    let (workspace, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let output = command(state.path())
+        .current_dir(workspace.path())
+        .args(["exec", "--", "head", "-c", "5000000", "/dev/zero"])
+        .output()
+        .unwrap();
+    assert_eq!(output.stdout.len(), 5_000_000);
+    assert!(output.stdout.iter().all(|byte| *byte == 0));
+}
