@@ -6,7 +6,7 @@ use crate::state::{AtomicFile, StateDirectory, StateError};
 use policy::{RunId, SandboxMode, SessionId, TraceId};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// The file in an instance's directory.
@@ -85,11 +85,8 @@ impl SessionEvents {
     pub fn open(directory: &StateDirectory) -> Result<Self, StateError> {
         let path = directory.file(SESSION_EVENTS_FILE)?.path().to_owned();
         let mut file = private::open_append(&path, true).map_err(StateError::io("open", &path))?;
-        StateError::check_file(&path, &file)?;
-        let text = AtomicFile::at(&path)
-            .read(REPLAY_LIMIT)?
-            .unwrap_or_default();
-        if text.last().is_some_and(|&last| last != b'\n') {
+        let size = StateError::check_file(&path, &file)?;
+        if size > 0 && !ends_with_line_feed(&mut file).map_err(StateError::io("read", &path))? {
             file.write_all(b"\n")
                 .map_err(StateError::io("write", &path))?;
         }
@@ -126,6 +123,13 @@ impl SessionEvents {
     }
 }
 
+fn ends_with_line_feed(file: &mut File) -> io::Result<bool> {
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
+}
+
 /// All events of an instance's directory, oldest first. A line that a crash tore is left out: it was never promised.
 ///
 /// # Errors
@@ -136,7 +140,7 @@ pub fn read_events(directory: &Path) -> Result<Vec<SessionRecord>, StateError> {
         .read(REPLAY_LIMIT)?
         .unwrap_or_default();
     let mut events = Vec::new();
-    for line in text.split_inclusive(|&byte| byte == b'\n') {
+    for line in text.split(|&byte| byte == b'\n') {
         match serde_json::from_slice::<Line>(line) {
             Ok(line) if line.v == SESSION_VERSION => events.push(SessionRecord {
                 ts: line.ts,
