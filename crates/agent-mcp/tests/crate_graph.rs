@@ -73,7 +73,6 @@ fn nfr_09_names_say_what_things_are() {
                     "util",
                     "utils",
                     "common",
-                    "helper",
                     "helpers",
                     "manager",
                     "infrastructure",
