@@ -164,6 +164,7 @@ impl Walker {
             stack: Vec::new(),
             links: 0,
             keep_last_link: false,
+            directory_only: text.ends_with(std::path::is_separator) || text.ends_with("/."),
             asked: asked.components().collect(),
         };
         steps.push(&asked);
@@ -271,6 +272,8 @@ struct Steps<'w> {
     stack: Vec<Dir>,
     links: u32,
     keep_last_link: bool,
+    /// The text ends like a directory's: `name/` or `name/.`.
+    directory_only: bool,
     /// What was asked for, for messages.
     asked: PathBuf,
 }
@@ -414,6 +417,16 @@ impl Steps<'_> {
             Some(_) if !last => Err(Refusal::new(
                 Code::FileWrongKind,
                 "directory",
+                text::path(&next),
+            )),
+            Some(ObjectKind::File | ObjectKind::Other) if self.directory_only => Err(Refusal::new(
+                Code::FileWrongKind,
+                "directory",
+                text::path(&next),
+            )),
+            None if self.directory_only && !parents_may_be_missing => Err(Refusal::new(
+                Code::FileNotFound,
+                "directory must exist",
                 text::path(&next),
             )),
             _ => Ok(Some(WalkedPath {

@@ -5,7 +5,7 @@ use super::tree::{Entry, Findings, Found};
 use crate::tools::os;
 use crate::tools::text::{Encoding, TEST_BYTES, visible};
 use cap_std::fs::File;
-use grep_matcher::Matcher;
+use grep_matcher::{LineTerminator, Matcher};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
 use policy::path::ObjectKind;
@@ -21,6 +21,7 @@ const EXPRESSION_BYTES: usize = 16 << 20;
 /// What lines are searched for.
 pub(super) struct Pattern {
     matcher: RegexMatcher,
+    line_end: LineTerminator,
     keep: usize,
 }
 
@@ -61,13 +62,24 @@ impl Pattern {
         let matcher = builder
             .build(query)
             .map_err(|error| invalid(error.to_string()))?;
-        Ok(Self { matcher, keep })
+        // `$` stands before `\r\n` too; searcher and expression must agree on what ends a line.
+        let line_end = if regex {
+            LineTerminator::crlf()
+        } else {
+            LineTerminator::byte(b'\n')
+        };
+        Ok(Self {
+            matcher,
+            line_end,
+            keep,
+        })
     }
 
     /// A searcher for one thread.
     pub(super) fn lines(&self) -> Lines {
         let searcher = SearcherBuilder::new()
             .line_number(true)
+            .line_terminator(self.line_end)
             .binary_detection(BinaryDetection::none())
             .build();
         Lines {
