@@ -117,6 +117,14 @@ fn sec_inv_03_narrowing_makes_no_new_root() {
     let mut both = root("/both", "rwxd", Origin::Workspace);
     both.origins.insert(Origin::RuntimeRoot);
     check(
+        only(vec![workspace(), both.clone()]),
+        &no_ceiling(),
+        &[
+            "/both read+write+execute+delete",
+            "/w read+write+execute+delete",
+        ],
+    );
+    check(
         only(vec![workspace(), both]),
         &kept(&["/w"]),
         &["/both read+execute", "/w read+write+execute+delete"],

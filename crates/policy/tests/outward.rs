@@ -9,7 +9,7 @@ use serde_json::json;
 fn check(line: &str, expected: &[Operation]) {
     let mut words = line.split(' ');
     let arguments = json!({"executable": words.next(), "args": words.collect::<Vec<_>>()});
-    let call = ToolArguments::parse(ToolName::ProcessRun, arguments).unwrap();
+    let call = ToolArguments::parse(ToolName::ProcessRun, arguments).expect("right shape");
     let operations: Vec<Operation> = call
         .operations()
         .into_iter()
@@ -68,6 +68,7 @@ fn git_does_not_push() {
         "git checkout push",
         "git subtree pull --prefix lib",
         "git lfs pull",
+        "git -C push subtree pull",
         "git -c user.name=alias.x status",
         "git-commit -m push",
     ] {

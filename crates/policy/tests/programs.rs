@@ -5,7 +5,7 @@ mod support;
 
 use policy::PolicyDraft;
 use policy::call::{ProgramFacts, ResolvedTargets, WalkedTargets};
-use policy::effective::{Ceiling, RehashRule, ShellRule};
+use policy::effective::{Ceiling, Origin, RehashRule, ShellRule};
 use policy::path::ObjectKind;
 use policy::sandbox::ProgramClass;
 use policy::{EffectivePolicy, SandboxMode};
@@ -254,11 +254,9 @@ fn st_20_x_exe_programs_by_path() {
 #[test]
 fn x_exe_a_nested_mount_holds_no_artifacts() {
     let nested = |draft: &mut PolicyDraft| {
-        draft.roots.push(support::root(
-            "/w/mount",
-            "rwxd",
-            policy::effective::Origin::Mount,
-        ));
+        draft
+            .roots
+            .push(support::root("/w/mount", "rwxd", Origin::Mount));
     };
     let denied = "policy.executable_denied: entries, runtime roots, workspace artifacts";
     check(
@@ -272,10 +270,15 @@ fn x_exe_a_nested_mount_holds_no_artifacts() {
 /// DESIGN §7.4: the working directory is a readable directory, and not one of ours.
 #[test]
 fn the_working_directory_is_judged() {
-    let policy = frozen(|_| ());
+    let policy = frozen(|draft| draft.roots.push(support::root("/wo", "w", Origin::Mount)));
     for (cwd, kind, expected) in [
         ("/w/a", Some(ObjectKind::Directory), "ok"),
         ("/ro", Some(ObjectKind::Directory), "ok"),
+        (
+            "/wo",
+            Some(ObjectKind::Directory),
+            "policy.path_denied: /wo",
+        ),
         ("/w/a", Some(ObjectKind::File), "file.wrong_kind: cwd"),
         ("/w/a", None, "file.wrong_kind: cwd"),
         (

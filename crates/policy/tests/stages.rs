@@ -248,6 +248,7 @@ fn sec_inv_04_every_target_is_judged() {
             "policy.path_protected: sandbox.protect: .git/config",
         ),
         (rename(), two("/w/a", None), mismatch),
+        (delete("a"), two("/w/a", Some("/w/b")), mismatch),
         (rename(), WalkedTargets::Paths(Vec::new()), mismatch),
         (rename(), WalkedTargets::Graph, mismatch),
         (

@@ -12,9 +12,13 @@ use policy::tool::{
 use serde_json::{Value, json};
 use support::verdict;
 
+fn named(tool: &str) -> ToolName {
+    tool.parse().expect("a tool of the catalogue")
+}
+
 /// `expected` is `ok`, or a part of the detail that the model is told.
 fn check(tool: &str, arguments: Value, expected: &str) {
-    let tool: ToolName = tool.parse().unwrap();
+    let tool = named(tool);
     match ToolArguments::parse(tool, arguments.clone()) {
         Ok(_) => assert_eq!(expected, "ok", "{tool} {arguments:.200}"),
         Err(refusal) => {
@@ -291,7 +295,7 @@ fn long_values() {
 }
 
 fn parsed(tool: &str, arguments: Value) -> ToolArguments {
-    ToolArguments::parse(tool.parse().unwrap(), arguments).unwrap()
+    ToolArguments::parse(named(tool), arguments).expect("right shape")
 }
 
 /// FS-04, DESIGN §7: which rights each tool needs on which path.
