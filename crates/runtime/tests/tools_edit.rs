@@ -474,3 +474,47 @@ proptest! {
         prop_assert_eq!(hash_of(&world, "file"), old);
     }
 }
+
+/// Gives this thread mounts of its own. Needs: CAP_SYS_ADMIN.
+#[cfg(target_os = "linux")]
+fn own_mounts() -> bool {
+    use rustix::mount::{MountPropagationFlags, mount_change};
+    // SAFETY: only this thread's view of mounts changes; no descriptor table or memory is unshared.
+    let alone = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) };
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    alone.is_ok() && mount_change("/", private).is_ok()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_leaves_the_old_file_and_nothing_else() {
+    if !own_mounts() {
+        return; // Needs: CAP_SYS_ADMIN. The run as root covers it.
+    }
+    let world = World::new();
+    let place = world.workspace.join("small");
+    std::fs::create_dir(&place).unwrap();
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("tmpfs", &place, "tmpfs", flags, Some(c"size=64k")).unwrap();
+    world.write("small/file", "old");
+    let large = "x".repeat(1 << 20);
+    assert!(
+        std::fs::write(place.join("control"), &large).is_err(),
+        "control"
+    );
+    std::fs::remove_file(place.join("control")).unwrap();
+    for name in ["small/file", "small/new"] {
+        let result = world.call("file_edit", overwrite(name, &large));
+        assert_refused(&result, Code::ToolFailed);
+    }
+    assert_eq!(world.read("small/file"), b"old");
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 1);
+    // DESIGN §7.3: no rename across file systems.
+    let across = json!({"path": "small/file", "operation": "rename", "new_path": "here"});
+    assert_refused(&world.call("file_edit", across), Code::RenameCrossDevice);
+    assert_eq!(world.read("small/file"), b"old");
+    assert!(!world.workspace.join("here").exists());
+    assert_eq!(world.log.ends(), [Some(EffectEnd::Undone); 3]);
+    rustix::mount::unmount(&place, rustix::mount::UnmountFlags::DETACH).unwrap();
+    world.assert_clean();
+}
