@@ -155,8 +155,13 @@ impl RunEnd {
     }
 }
 
+/// How many runs come first.
+pub(crate) fn waiting(before: usize) -> Message {
+    Message::new("status.queued").with("count", before)
+}
+
 /// The first snapshot of a run.
-pub(crate) fn queued(run_id: RunId, session_id: SessionId, waiting: usize) -> RunStatus {
+pub(crate) fn queued(run_id: RunId, session_id: SessionId, before: usize) -> RunStatus {
     RunStatus {
         run_id,
         session_id,
@@ -169,7 +174,7 @@ pub(crate) fn queued(run_id: RunId, session_id: SessionId, waiting: usize) -> Ru
         iterations: 0,
         replans: 0,
         last_error: None,
-        message: Message::new("status.queued").with("count", waiting),
+        message: waiting(before),
         result: None,
     }
 }

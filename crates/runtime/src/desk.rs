@@ -208,11 +208,20 @@ impl Desk {
         }
         let session = known.session;
         let status = match &known.phase {
-            Phase::Waiting { status, .. } | Phase::Over { status, .. } => (**status).clone(),
+            Phase::Waiting { status, .. } => RunStatus {
+                message: self.place_in_queue(run),
+                ..(**status).clone()
+            },
+            Phase::Over { status, .. } => (**status).clone(),
             Phase::Working(status) => status.borrow().clone(),
         };
         self.sessions.touch(session, now);
         Ok(status)
+    }
+
+    fn place_in_queue(&self, run: RunId) -> Message {
+        let before = self.queue.iter().take_while(|waiting| **waiting != run);
+        board::waiting(before.count() + usize::from(self.working.is_some()))
     }
 
     fn cancel(&mut self, run: RunId, reply: oneshot::Sender<Result<(), Refusal>>) {
@@ -302,20 +311,22 @@ impl Desk {
         let (Some(run), Some(desk)) = (self.queue.pop_front(), self.own.upgrade()) else {
             return;
         };
-        let Some(known) = self.runs.get(&run) else {
-            return;
-        };
-        let (session_id, trace, stop) = (known.session, known.trace, known.stop.clone());
-        let Phase::Waiting {
-            request,
-            images,
-            status,
-        } = &known.phase
+        let Some(Phase::Waiting { status, .. }) = self.runs.get(&run).map(|known| &known.phase)
         else {
             return;
         };
-        let (request, images, status) = (request.clone(), images.clone(), status.clone());
-        let (board, receiver) = self.board(run, *status);
+        let (board, receiver) = self.board(run, (**status).clone());
+        let Some(known) = self.runs.get_mut(&run) else {
+            return;
+        };
+        let Phase::Waiting {
+            request, images, ..
+        } = std::mem::replace(&mut known.phase, Phase::Working(receiver))
+        else {
+            return;
+        };
+        let session_id = known.session;
+        let (trace, stop) = (known.trace, known.stop.clone());
         let job = Job {
             run_id: run,
             session_id,
@@ -326,9 +337,6 @@ impl Desk {
             board,
             session: self.sessions.lend(session_id),
         };
-        if let Some(known) = self.runs.get_mut(&run) {
-            known.phase = Phase::Working(receiver);
-        }
         self.working = Some(run);
         let work = tokio::spawn(execute(Arc::clone(&self.engine), job));
         tokio::spawn(async move {

@@ -1,7 +1,7 @@
 //! What was seen done. A model's word is no evidence (AGT-04).
 
 use policy::tool::{ToolArguments, ToolName};
-use policy::{Code, Message};
+use policy::{Code, Message, Right};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -30,6 +30,8 @@ pub struct Denied {
     pub target: String,
     /// Why.
     pub code: Code,
+    /// The right that was missing, for files.
+    pub right: Option<Right>,
     /// For people.
     pub message: Message,
     /// The normalised call, so that it is recognized when it comes again.

@@ -89,6 +89,10 @@ impl RunState {
     }
 
     /// The one table of legal transitions (DESIGN §17.1, X-STATES).
+    #[expect(
+        clippy::match_like_matches_macro,
+        reason = "a table reads better row by row"
+    )]
     pub fn may_become(self, next: Self) -> bool {
         use RunState::*;
         match (self, next) {

@@ -76,9 +76,12 @@ impl Effects {
                 path,
                 before,
                 after_sha256,
+                temporary,
                 backup,
                 ..
             } => record::Intent {
+                // What recovery has to remove if it is still there.
+                new_path: temporary.clone(),
                 before_sha256: before.as_ref().map(|before| before.sha256),
                 after_sha256: Some(*after_sha256),
                 backup: backup.clone().map_or(Backup::None, Backup::File),

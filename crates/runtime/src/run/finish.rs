@@ -1,6 +1,7 @@
 //! The final answer: one closing call without tools over facts that code checked; without it, an answer by code.
 
 use super::Run;
+use super::halt::Halt;
 use super::model::Phase;
 use crate::compose::{clip, data, one_line};
 use crate::evidence::VerifiedResult;
@@ -15,8 +16,8 @@ const FACT_BYTES: usize = 16 * 1024;
 const ONE_FACT_BYTES: usize = 3 * 1024;
 
 impl Run {
-    /// Never fails: the work is done, whatever becomes of its description.
-    pub(super) async fn answer(&mut self) -> String {
+    /// The work is done, whatever becomes of its description: only a stop still ends the run.
+    pub(super) async fn answer(&mut self) -> Result<String, Halt> {
         self.board.say(Message::new("status.answering"));
         let messages = self.engine.composer.answer(&self.request, &self.facts());
         let think = self.engine.parts.model.ollama.think;
@@ -25,6 +26,7 @@ impl Run {
             .await
         {
             Ok(answer) => answer.content.trim().to_owned(),
+            Err(halt @ Halt::Stopped(_)) => return Err(halt),
             Err(halt) => {
                 tracing::warn!(code = %halt.code(), "no closing answer");
                 String::new()
@@ -41,7 +43,7 @@ impl Run {
             answer.push('\n');
             answer.push_str(&refused);
         }
-        answer
+        Ok(answer)
     }
 
     fn own_results(&self) -> &[VerifiedResult] {

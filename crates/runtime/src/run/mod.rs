@@ -209,7 +209,7 @@ impl Run {
                 .with("detail", detail)
                 .into());
         }
-        Ok(self.answer().await)
+        self.answer().await
     }
 
     fn next_task(&self) -> Option<planner::TaskId> {

@@ -60,7 +60,11 @@ impl Run {
         let Some(capabilities) = details.capabilities else {
             return Ok(());
         };
-        let refuse = |code: Code| Err(Refusal::new(code, "ollama.model", &model).into());
+        let refuse = |code: Code| {
+            Err(Refusal::new(code, "ollama.model", &model)
+                .with("detail", "")
+                .into())
+        };
         if !capabilities.tools {
             return refuse(Code::OllamaToolsUnsupported);
         }

@@ -16,6 +16,7 @@ use policy::tool::ToolArguments;
 use policy::{Category, Code, Message, Refusal, Untrusted};
 use record::EventName;
 use serde_json::{Value, json};
+use std::path::{Component, Path, PathBuf};
 use std::sync::PoisonError;
 
 /// Bytes of a result that are kept for later Tasks and for the answer.
@@ -23,6 +24,10 @@ const KEPT_BYTES: usize = 4 * 1024;
 /// Lines and bytes of a result that a person sees.
 const EXCERPT_LINES: usize = 5;
 const EXCERPT_BYTES: usize = 600;
+
+/// Small models go on and on; they are told when the evidence is complete.
+const ENOUGH: &str = "Every tool that the current task needs has succeeded. If the task is done, call no more tools and \
+                      answer in one sentence.";
 
 /// A call on its way.
 struct Attempt {
@@ -68,16 +73,25 @@ impl Run {
         notes.extend(self.settle(seat, &attempt, &result).await?);
         self.ledger
             .tool_result(seat.id.as_str(), self.iterations, call, &result);
+        let room = self.observation_bytes();
         let mut observation = if result.ok {
-            format!("OK\n{}", result.output)
+            format!("OK\n{}", clip(&result.output, room))
         } else {
-            result.output
+            clip(&result.output, room)
         };
+        if result.output.len() > room {
+            notes.push("The result was too long. Read or search smaller parts.".to_owned());
+        }
         for note in notes {
             observation.push('\n');
             observation.push_str(&note);
         }
         Ok(observation)
+    }
+
+    /// One result takes at most about a quarter of the context.
+    fn observation_bytes(&self) -> usize {
+        self.engine.parts.model.ollama.options.num_ctx as usize
     }
 
     /// Stages 2 to 8. A refusal is a result; only what ends the run is an error.
@@ -108,10 +122,10 @@ impl Run {
         attempt: &Attempt,
         arguments: &Value,
     ) -> Result<(), Halt> {
-        let detail = json!({"arguments": self.ledger.redact(arguments), "number": seat.calls});
         let event = Event::new(EventName::ToolCall, attempt.tool)
             .of_task(seat.id.as_str())
-            .detail(detail);
+            .detail(self.ledger.redact(arguments))
+            .detail(json!({"number": seat.calls}));
         Ok(self.ledger.audit(event).await?)
     }
 
@@ -182,7 +196,8 @@ impl Run {
                 seat.evidence.succeeded(arguments);
                 seat.failures.succeeded(arguments.tool());
             }
-            return Ok(None);
+            let enough = seat.evidence.is_complete() && !seat.evidence.is_talk();
+            return Ok(enough.then(|| ENOUGH.to_owned()));
         };
         self.board.problem(code, message.clone());
         self.check_stop()?;
@@ -231,16 +246,22 @@ impl Run {
             .target_path
             .clone()
             .unwrap_or_else(|| attempt.target.clone());
-        let again = self.denied.iter().any(|denied| {
-            denied.tool == attempt.tool && denied.code == code && denied.target == target
-        });
-        if again && code == Code::PathDenied {
+        let base = self.engine.policy().workspace_root();
+        let place = |target: &str| normalised(base, target);
+        let again = names_its_object(code)
+            && self.denied.iter().any(|denied| {
+                denied.code == code
+                    && denied.right == result.required_permission
+                    && place(&denied.target) == place(&target)
+            });
+        if again {
             return Err(self.denial_repeated(seat, &target).await?);
         }
         let denied = Denied {
             tool: attempt.tool.to_owned(),
             target,
             code,
+            right: result.required_permission,
             message,
             fingerprint: attempt.fingerprint.unwrap_or_default(),
         };
@@ -361,6 +382,34 @@ fn in_wire_words(mut refusal: Refusal) -> Refusal {
 /// Refusals of stages 2 to 6 and later denials; the shape of stage 1 is only the model's mistake.
 fn refused_by_a_stage(code: Code) -> bool {
     code.category() == Category::PolicyDenied || code == Code::ToolOutOfScope
+}
+
+/// Refusals whose target is the refused object itself, so that an equal target is an equal intent.
+fn names_its_object(code: Code) -> bool {
+    matches!(
+        code,
+        Code::PathDenied
+            | Code::PathEscapes
+            | Code::PathProtected
+            | Code::ExecutableDenied
+            | Code::ExecutableUnknown
+            | Code::ShellDenied
+    )
+}
+
+/// A path text without its detours. Only compared, never opened: outside every root nothing is looked at.
+fn normalised(base: &Path, target: &str) -> PathBuf {
+    let mut place = PathBuf::new();
+    for component in base.join(target).components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                place.pop();
+            }
+            other => place.push(other),
+        }
+    }
+    place
 }
 
 /// What a call is about, for people: a path, a command line.

@@ -3,6 +3,7 @@
 //! The sandbox here confines nothing and starts nothing: it answers as a script says. What a real one enforces is tested
 //! where it is made and, end to end, in the binary's tests.
 #![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(clippy::unwrap_used, reason = "support of tests")]
 
 use policy::config::Config;
 use policy::effective::{
@@ -206,11 +207,14 @@ impl TaskSandbox for FakeSandbox {
     }
 }
 
+/// What a test changes.
+pub type Change<T> = Box<dyn FnOnce(&mut T)>;
+
 /// What a test may change before the start.
 pub struct Setup {
     pub script: Script,
-    pub limits: Option<Box<dyn FnOnce(&mut RunLimits)>>,
-    pub config: Option<Box<dyn FnOnce(&mut Config)>>,
+    pub limits: Option<Change<RunLimits>>,
+    pub config: Option<Change<Config>>,
     pub missing: Vec<Control>,
     pub unavailable: bool,
     pub program: Program,
