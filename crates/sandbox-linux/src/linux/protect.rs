@@ -118,7 +118,8 @@ fn exists_without_links(
     path: &Path,
 ) -> Result<bool, SandboxError> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // Not NOFOLLOW: that would open a link at the end instead of refusing it.
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
     match openat2(directory, pattern, flags, Mode::empty(), resolve) {
         Ok(_) => Ok(true),
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),

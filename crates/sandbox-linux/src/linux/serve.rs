@@ -42,12 +42,18 @@ pub(crate) fn serve(
     init.start_zygote()?;
     socket::send(lines.control, &[READY], &[]).at(Stage::Serve)?;
     loop {
-        let mut control = [signal::readable(lines.control)];
+        let mut lines_ready = [
+            signal::readable(lines.control),
+            signal::readable(workshop.timer),
+        ];
         let watched = init.is_busy();
         let turn = init
             .supervisor
-            .wait(&mut control, watched)
+            .wait(&mut lines_ready, watched)
             .at(Stage::Supervisor)?;
+        if lines_ready[1].revents != 0 {
+            signal::quiet(workshop.timer);
+        }
         if turn.children {
             init.reap()?;
         }
@@ -56,7 +62,7 @@ pub(crate) fn serve(
             init.kill_programs()?;
             init.out_of_memory = false;
         }
-        if control[0].revents != 0 && !init.obey(lines.control)? {
+        if lines_ready[0].revents != 0 && !init.obey(lines.control)? {
             // Our end is everyone's end.
             process::exit(0);
         }

@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 /// Programs that the server waits for at the same time.
 pub(crate) const MOST_RUNNING: usize = 64;
 
+const WATCH_AFTER_NS: u32 = 8_000_000;
+
 /// A program that the server waits for. Free while `report` is zero.
 pub(crate) struct Running {
     /// Its number inside, once it exists.
@@ -59,6 +61,9 @@ pub(crate) struct Workshop<'p> {
     pub(crate) shared: &'p Shared,
     pub(crate) filter: &'p [libc::sock_filter],
     pub(crate) requests: Fd,
+    /// Wakes init when a program has run for a while: only then its memory must be watched, and a short program costs
+    /// no extra switch.
+    pub(crate) timer: Fd,
     pub(crate) environment: StringArray<'p>,
     pub(crate) running: [Running; MOST_RUNNING],
     pub(crate) zygote_stack: usize,
@@ -77,6 +82,7 @@ impl<'p> Workshop<'p> {
             shared,
             filter,
             requests,
+            timer: signal::new_timer().at(Stage::Serve)?,
             environment: super::program::pointers(&plan.environment),
             running: [const { Running::FREE }; MOST_RUNNING],
             zygote_stack: memory::new_stack().at(Stage::Serve)?,
@@ -191,6 +197,9 @@ fn start(workshop: &Workshop<'_>, header: Header, strings: &[u8], report: Fd, st
         return tell(report, Report::Failed(libc::EAGAIN));
     };
     slot.report.store(report.0 + 1, Ordering::Release);
+    if let Err(errno) = signal::arm(workshop.timer, WATCH_AFTER_NS) {
+        return slot.finish(Report::Failed(errno.0));
+    }
     let Ok(pointers) = memory::pointer_array(header.arguments as usize + 1) else {
         return slot.finish(Report::Failed(libc::ENOMEM));
     };

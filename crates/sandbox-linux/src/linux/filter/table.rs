@@ -239,8 +239,8 @@ const ARCHITECTURE: &[Rule] = &[
         "old segment code, a history of kernel faults",
     ),
     refuse(libc::SYS_uselib, "maps a file as code"),
-    refuse(libc::SYS_ustat, "obsolete"),
-    refuse(libc::SYS_sysfs, "obsolete"),
+    refuse(libc::SYS_ustat, "obsolete; tells about mounted devices"),
+    refuse(libc::SYS_sysfs, "obsolete; lists file system drivers"),
     refuse(libc::SYS__sysctl, "kernel settings"),
 ];
 

@@ -136,3 +136,51 @@ pub(crate) fn readable(fd: Fd) -> libc::pollfd {
         revents: 0,
     }
 }
+
+/// A timer that becomes readable; not armed yet.
+pub(crate) fn new_timer() -> Result<Fd> {
+    // SAFETY: numbers only.
+    unsafe {
+        call(
+            libc::SYS_timerfd_create,
+            [
+                libc::CLOCK_MONOTONIC as usize,
+                (libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) as usize,
+                0,
+                0,
+                0,
+                0,
+            ],
+        )
+    }
+    .map(|fd| Fd(fd as i32))
+}
+
+/// Arms the timer once, from now.
+pub(crate) fn arm(timer: Fd, after_ns: u32) -> Result<()> {
+    let zero = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let time = libc::itimerspec {
+        it_interval: zero,
+        it_value: libc::timespec {
+            tv_sec: 0,
+            tv_nsec: after_ns.into(),
+        },
+    };
+    // SAFETY: the time is readable; the old one is not asked for.
+    unsafe {
+        call(
+            libc::SYS_timerfd_settime,
+            [timer.arg(), 0, &raw const time as usize, 0, 0, 0],
+        )
+    }
+    .map(drop)
+}
+
+/// Makes a timer that has fired quiet again.
+pub(crate) fn quiet(timer: Fd) {
+    // One that has not fired has nothing to read.
+    let _fired = super::file::read(timer, &mut [0u8; 8]);
+}
