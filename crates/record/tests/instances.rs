@@ -1,4 +1,9 @@
 //! X-INST and NFR-03 with real processes: this test binary starts itself again.
+#![allow(
+    clippy::disallowed_types,
+    reason = "a test that kills has to start what it kills"
+)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! The journal: DESIGN §12.2, §12.3, NFR-03, REC-07.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
 

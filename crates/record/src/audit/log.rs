@@ -56,7 +56,7 @@ struct Inner {
 #[derive(Debug)]
 enum Mode {
     Grouped(Worker),
-    Inline(Mutex<Inline>),
+    Inline(Box<Mutex<Inline>>),
 }
 
 #[derive(Debug)]
@@ -124,11 +124,11 @@ impl AuditLog {
         let boot_id = new_boot_id();
         let limit = AuditOptions::default().max_file_bytes;
         let (chain, opening) = Chain::open(instance.directory(), key, &boot_id, limit)?;
-        let mode = Mode::Inline(Mutex::new(Inline {
+        let mode = Mode::Inline(Box::new(Mutex::new(Inline {
             chain,
             last_seq: opening.last_seq,
             state: InlineState::Open,
-        }));
+        })));
         Self::begin(instance, key, clock, boot_id, opening, mode)
     }
 

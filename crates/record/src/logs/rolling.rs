@@ -15,13 +15,14 @@ pub struct RollingLimits {
     pub retained_files: u32,
 }
 
-/// A log file, 0600, in a directory that is 0700. One `write` is never cut by a roll, so that lines stay whole.
+/// A log file, 0600, in a directory that is 0700. It rolls only between lines, however few bytes come at once.
 #[derive(Debug)]
 pub struct RollingFile {
     path: PathBuf,
     limits: RollingLimits,
     file: File,
     size: u64,
+    within_line: bool,
 }
 
 impl RollingFile {
@@ -42,6 +43,7 @@ impl RollingFile {
             limits,
             file,
             size,
+            within_line: false,
         })
     }
 
@@ -78,11 +80,15 @@ impl Write for RollingFile {
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.size > 0 && self.size + bytes.len() as u64 > self.limits.max_file_bytes {
+        let full = self.size + bytes.len() as u64 > self.limits.max_file_bytes;
+        if full && self.size > 0 && !self.within_line {
             self.roll()?;
         }
         self.file.write_all(bytes)?;
         self.size += bytes.len() as u64;
+        if let Some(last) = bytes.last() {
+            self.within_line = *last != b'\n';
+        }
         Ok(())
     }
 
