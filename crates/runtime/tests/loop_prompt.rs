@@ -9,14 +9,17 @@ use support::{Setup, build, edit_plan, plan, read, request, stage, task, write};
 use testkit::{Answer, Script};
 
 fn text(messages: &Value, index: usize) -> String {
-    messages[index]["content"].as_str().unwrap().to_owned()
+    messages[index]["content"]
+        .as_str()
+        .expect("a text")
+        .to_owned()
 }
 
 /// The bytes of `"messages":[…` without the closing bracket.
 fn message_bytes(body: &[u8]) -> Vec<u8> {
-    let text = String::from_utf8(body.to_vec()).unwrap();
-    let start = text.find("\"messages\":[").unwrap();
-    let end = text.find(",\"tools\":").unwrap();
+    let text = String::from_utf8(body.to_vec()).expect("UTF-8");
+    let start = text.find("\"messages\":[").expect("messages");
+    let end = text.find(",\"tools\":").expect("tools");
     text.as_bytes()[start..end - 1].to_vec()
 }
 
