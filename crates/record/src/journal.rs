@@ -1,11 +1,14 @@
 //! The recovery journal (DESIGN §12.2, §12.3; NFR-03): what must be undone if this process dies now.
 //!
-//! One JSON document per run, `<instance>/journal/<run_id>.json`, with a section per planned Task. Each change replaces the
-//! document (write, fsync, rename, fsync of the directory) before the call returns. A document stays small: a settled
-//! intent drops its backup, an ended Task drops its intents, and larger backups lie in files of their own. Not here: undoing
-//! anything; recovery reads [`stale_journals`] and does it while it holds the instance.
+//! One JSON document per run, `<instance>/journal/<run_id>.json`, with a section per planned Task. Each change appends the
+//! whole new document as one line and syncs it before the call returns: the last whole line counts, a torn one was never
+//! promised. That is one sync a change, where replacing the file would be three (file, rename, directory); the file is
+//! replaced only when it has grown. A document stays small: a settled intent drops its backup, an ended Task drops its
+//! intents, and larger backups lie in files of their own. Not here: undoing anything; recovery reads [`stale_journals`]
+//! and does it while it holds the instance.
 
 mod document;
+mod file;
 
 pub use document::{
     Backup, FileIntent, FileOperation, INLINE_BACKUP_LIMIT, JournalDocument, TaskSection, TaskState,
@@ -14,8 +17,9 @@ pub use document::{
 use crate::clock::{Clock, stamp};
 use crate::durable::Durable;
 use crate::instance::Instance;
-use crate::state::{AtomicFile, StateError, TEMPORARY_SUFFIX};
+use crate::state::{StateError, TEMPORARY_SUFFIX};
 use document::JOURNAL_VERSION;
+use file::JournalFile;
 use policy::effective::Sha256Digest;
 use policy::sandbox::HostResource;
 use policy::{Blame, Code, Fault, RunId};
@@ -25,8 +29,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
 const JOURNAL_DIRECTORY: &str = "journal";
-/// Largest journal that is read, bytes.
-const JOURNAL_LIMIT: u64 = 64 << 20;
 
 /// Why the journal could not take something. The effect it was for must not happen.
 #[derive(Debug, thiserror::Error)]
@@ -141,8 +143,13 @@ impl IntentRecorded {
 #[derive(Debug)]
 pub struct Journal {
     _instance: Instance,
-    file: AtomicFile,
-    document: Mutex<JournalDocument>,
+    current: Mutex<Current>,
+}
+
+#[derive(Debug)]
+struct Current {
+    document: JournalDocument,
+    file: JournalFile,
 }
 
 impl Journal {
@@ -162,12 +169,10 @@ impl Journal {
             next_intent: 1,
             tasks: Vec::new(),
         };
-        let file = file_of(instance, run_id)?;
-        file.write_json(&document)?;
+        let file = JournalFile::create(&path_of(instance, run_id)?, &document)?;
         Ok(Self {
             _instance: instance.clone(),
-            file,
-            document: Mutex::new(document),
+            current: Mutex::new(Current { document, file }),
         })
     }
 
@@ -176,12 +181,13 @@ impl Journal {
     /// # Errors
     /// `state.unusable`, also when it is missing or damaged.
     pub fn adopt(instance: &Instance, run_id: RunId) -> Result<Self, JournalError> {
-        let file = file_of(instance, run_id)?;
-        let document = read(&file)?;
+        let path = path_of(instance, run_id)?;
+        let document = file::read(&path)?;
+        // The old file may end in a torn line: it is replaced, not appended to.
+        let file = JournalFile::create(&path, &document)?;
         let journal = Self {
             _instance: instance.clone(),
-            file,
-            document: Mutex::new(document),
+            current: Mutex::new(Current { document, file }),
         };
         journal.change(|document| {
             for task in &mut document.tasks {
@@ -196,7 +202,7 @@ impl Journal {
 
     /// The document as it is on the disk.
     pub fn document(&self) -> JournalDocument {
-        self.lock().clone()
+        self.lock().document.clone()
     }
 
     /// Opens a planned Task's section (`PREPARING`), with what its sandbox will need on the host. Also begins one again
@@ -313,8 +319,9 @@ impl Journal {
     /// # Errors
     /// `state.unusable`, or a Task that is not clean; the file stays then.
     pub fn finish(self) -> Result<(), JournalError> {
-        let open = self
-            .lock()
+        let current = self.lock();
+        let open = current
+            .document
             .tasks
             .iter()
             .find(|task| task.state != TaskState::Clean)
@@ -322,14 +329,12 @@ impl Journal {
         if let Some(open) = open {
             return Err(JournalError::Unsettled { open });
         }
-        Ok(self.file.remove()?)
+        Ok(current.file.remove()?)
     }
 
-    fn lock(&self) -> MutexGuard<'_, JournalDocument> {
+    fn lock(&self) -> MutexGuard<'_, Current> {
         // The document is replaced as a whole, after the disk has it: a panic leaves it whole.
-        self.document
-            .lock()
-            .unwrap_or_else(|held| held.into_inner())
+        self.current.lock().unwrap_or_else(|held| held.into_inner())
     }
 
     /// Changes a copy, writes it, and only then takes it.
@@ -338,35 +343,18 @@ impl Journal {
         make: impl FnOnce(&mut JournalDocument) -> Result<T, JournalError>,
     ) -> Result<T, JournalError> {
         let mut current = self.lock();
-        let mut next = current.clone();
+        let mut next = current.document.clone();
         let made = make(&mut next)?;
-        self.file.write_json(&next)?;
-        *current = next;
+        current.file.write(&next)?;
+        current.document = next;
         Ok(made)
     }
 }
 
-fn file_of(instance: &Instance, run_id: RunId) -> Result<AtomicFile, StateError> {
-    instance
-        .subdirectory(JOURNAL_DIRECTORY)?
-        .file(&format!("{run_id}.json"))
-}
-
-fn read(file: &AtomicFile) -> Result<JournalDocument, StateError> {
-    let damaged = |reason: String| StateError::Damaged {
-        path: file.path().to_owned(),
-        reason,
-    };
-    let document: JournalDocument = file
-        .read_json(JOURNAL_LIMIT)?
-        .ok_or_else(|| damaged("missing".to_owned()))?;
-    if document.schema_version != JOURNAL_VERSION {
-        return Err(damaged(format!(
-            "schema_version {}",
-            document.schema_version
-        )));
-    }
-    Ok(document)
+fn path_of(instance: &Instance, run_id: RunId) -> Result<PathBuf, StateError> {
+    let name = format!("{run_id}.json");
+    let file = instance.subdirectory(JOURNAL_DIRECTORY)?.file(&name)?;
+    Ok(file.path().to_owned())
 }
 
 /// The journal files of an instance directory, by name; nothing is opened.
@@ -419,7 +407,7 @@ pub fn stale_journals(instance: &Instance) -> Result<Vec<StaleJournal>, StateErr
             fs::remove_file(&path).map_err(StateError::io("remove", &path))?;
             continue;
         }
-        let document = read(&AtomicFile::at(&path));
+        let document = file::read(&path);
         stale.push(StaleJournal { path, document });
     }
     Ok(stale)

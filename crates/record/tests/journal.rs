@@ -13,6 +13,7 @@ use record::journal::{
 };
 use record::{Instance, Intent, Journal, StateError};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 fn digest(byte: u8) -> Sha256Digest {
@@ -34,7 +35,8 @@ fn write_intent(backup: Backup) -> Intent {
 /// What recovery would see if the process died now.
 fn on_disk(instance: &Instance, run: RunId) -> JournalDocument {
     let path = instance.directory().join(format!("journal/{run}.json"));
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+    let text = fs::read_to_string(path).unwrap();
+    serde_json::from_str(text.lines().last().unwrap()).unwrap()
 }
 
 #[test]
@@ -203,6 +205,12 @@ fn nfr_03_recovery_takes_up_what_a_dead_run_left() {
     }
     let instance = Instance::claim(&place.state).unwrap();
     let directory = instance.directory().join("journal");
+    // The run died in the middle of a line that nobody was promised.
+    let mut file = fs::OpenOptions::new()
+        .append(true)
+        .open(directory.join(format!("{run}.json")))
+        .unwrap();
+    file.write_all(&V1.as_bytes()[..200]).unwrap();
     fs::write(directory.join(".x.json.1-2.tmp"), "{").unwrap();
     let stale = stale_journals(&instance).unwrap();
     assert_eq!(stale.len(), 1);
@@ -228,6 +236,30 @@ fn nfr_03_recovery_takes_up_what_a_dead_run_left() {
     journal.end_task("T1").unwrap();
     journal.finish().unwrap();
     assert!(stale_journals(&instance).unwrap().is_empty());
+}
+
+#[test]
+fn the_file_stays_small_however_many_changes_there_are() {
+    let place = place();
+    let instance = Instance::claim(&place.state).unwrap();
+    let run = RunId::random();
+    let journal = Journal::create(&instance, run, &*clock()).unwrap();
+    let _begun = journal.begin_task("T1", vec![], vec![], &*clock()).unwrap();
+    let path = instance.directory().join(format!("journal/{run}.json"));
+    let (mut largest, mut replaced, mut before) = (0, 0, 0);
+    for _ in 0..40 {
+        let backup = Backup::Inline(vec![7; INLINE_BACKUP_LIMIT]);
+        let proof = journal.intent(write_intent(backup)).unwrap();
+        assert_eq!(on_disk(&instance, run), journal.document());
+        journal.rolled_back(proof).unwrap();
+        assert_eq!(on_disk(&instance, run), journal.document());
+        let size = fs::metadata(&path).unwrap().len();
+        replaced += u32::from(size < before);
+        before = size;
+        largest = largest.max(size);
+    }
+    assert!(largest < 2 << 20, "{largest}");
+    assert!(replaced > 0);
 }
 
 const V1: &str = include_str!("fixtures/v1/journal.json");

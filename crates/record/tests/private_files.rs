@@ -1,4 +1,5 @@
 //! Files and directories for this user only: X-STATE, X-KEYS. Judged by metadata, so that root passes too.
+#![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;

@@ -3,10 +3,11 @@
 
 use super::RECORD_LIMIT;
 use super::error::AuditError;
-use super::event::{AuditEvent, canonical};
+use super::event::AuditEvent;
 use super::key::Keyed;
 use crate::private;
 use hmac::Mac;
+use serde::Serialize;
 use serde_json::{Map, Value};
 use std::io::Write;
 
@@ -35,7 +36,7 @@ impl Encoded {
         put(&mut text, "{\"boot_id\":\"");
         put(&mut text, boot_id);
         put(&mut text, "\",\"code\":");
-        canonical(&event.code.map(policy::Code::as_str), &mut text)?;
+        scalar(&event.code.map(policy::Code::as_str), &mut text)?;
         put(&mut text, ",\"decision\":\"");
         put(&mut text, event.decision.word());
         put(&mut text, "\",\"detail\":");
@@ -49,17 +50,17 @@ impl Encoded {
         put(&mut text, "\"");
         let before_mac = text.len();
         put(&mut text, ",\"planned_task_id\":");
-        canonical(&event.planned_task_id, &mut text)?;
+        scalar(&event.planned_task_id, &mut text)?;
         put(&mut text, ",\"prev\":\"");
         let at_prev = text.len();
         put(&mut text, "\",\"run_id\":");
-        canonical(&event.run_id, &mut text)?;
+        scalar(&event.run_id, &mut text)?;
         put(&mut text, ",\"seq\":");
         let at_seq = text.len();
         put(&mut text, ",\"session_id\":");
-        canonical(&event.session_id, &mut text)?;
+        scalar(&event.session_id, &mut text)?;
         put(&mut text, ",\"target\":");
-        canonical(&event.target, &mut text)?;
+        scalar(&event.target, &mut text)?;
         write!(text, ",\"trace_id\":\"{}\",\"ts\":\"", event.trace_id)
             .map_err(serde_json::Error::io)?;
         if text.len() + LATER_BYTES > RECORD_LIMIT {
@@ -112,6 +113,15 @@ impl Encoded {
     pub(crate) fn bytes(&self) -> usize {
         self.text.len()
     }
+}
+
+fn canonical(members: &Map<String, Value>, out: &mut Vec<u8>) -> serde_json::Result<()> {
+    serde_json_canonicalizer::to_writer(members, out)
+}
+
+/// A string or null, whose plain JSON is canonical.
+fn scalar(value: &impl Serialize, out: &mut Vec<u8>) -> serde_json::Result<()> {
+    serde_json::to_writer(out, value)
 }
 
 fn is_large(value: &Value) -> bool {

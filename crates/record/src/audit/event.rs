@@ -1,7 +1,6 @@
 //! What is recorded.
 
 use policy::{Code, RunId, SessionId, TraceId};
-use serde::Serialize;
 use serde_json::{Map, Value};
 use std::fmt;
 
@@ -202,9 +201,4 @@ impl AuditEvent {
         self.detail.extend(members);
         self
     }
-}
-
-/// Scalars as canonical JSON; canonicalizing a string or null is plain JSON.
-pub(crate) fn canonical(value: &impl Serialize, out: &mut Vec<u8>) -> serde_json::Result<()> {
-    serde_json_canonicalizer::to_writer(value, out)
 }
