@@ -345,3 +345,23 @@ async fn st_02_read_only_refuses_changes() {
     assert_eq!(stage.content("hello.txt"), None);
     stage.model.assert_finished();
 }
+
+/// AGT-04: after a refusal that the model got around, talking is only talking again, and no reason to plan anew.
+#[tokio::test]
+async fn agt_04_a_refusal_behind_a_success_is_closed() {
+    let stage = stage(
+        Script::new()
+            .then(edit_plan())
+            .then(read("/etc/hostname"))
+            .then_if("DENIED", read("a.txt"))
+            .then(Answer::text("I read it."))
+            .then_if("NOT EXECUTED", write("hello.txt", "hello"))
+            .then(Answer::text("done"))
+            .then(Answer::text("It is there.")),
+    );
+    stage.put("a.txt", "a");
+    let status = stage.run("create hello.txt like a.txt").await;
+    assert_eq!(status.state, RunState::Completed, "{status:?}");
+    assert_eq!(status.replans, 0);
+    stage.model.assert_finished();
+}

@@ -3,6 +3,7 @@
 mod support;
 
 use policy::Code;
+use record::journal::FileOperation;
 use runtime::service::RunState;
 use serde_json::json;
 use support::{edit_plan, plan, stage, task, write};
@@ -75,20 +76,15 @@ async fn sec_inv_10_the_journal_is_there_while_a_task_runs_and_gone_afterwards()
     );
     let submitted = stage.submit("make a/b/c.txt").await;
     stage.model.wait_for_requests(3).await;
-    let path = stage
-        .instance
-        .directory()
-        .join("journal")
-        .join(format!("{}.json", submitted.run_id));
-    let journal: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-    let section = &journal["tasks"][0];
-    assert_eq!(section["planned_task_id"], "t1");
-    let intent = &section["file_intents"][0];
-    assert_eq!(
-        (&intent["operation"], &intent["committed"]),
-        (&json!("make_directory"), &json!(true))
-    );
+    let journals = record::journal::stale_journals(&stage.instance).unwrap();
+    let journal = journals[0].document.as_ref().unwrap();
+    assert_eq!(journal.run_id, submitted.run_id);
+    let section = &journal.tasks[0];
+    assert_eq!(section.planned_task_id, "t1");
+    assert!(!section.temp_paths.is_empty());
+    let intent = &section.file_intents[0];
+    assert_eq!(intent.operation, FileOperation::MakeDirectory);
+    assert!(intent.committed);
     stage.model.release();
     let (status, _) = stage.finish(submitted).await;
     assert_eq!(status.state, RunState::Completed, "{status:?}");

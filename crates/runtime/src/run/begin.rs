@@ -31,6 +31,8 @@ pub(super) struct Seat {
     pub calls: u32,
     /// Refused calls so far.
     pub denials: u32,
+    /// Whether nothing has succeeded since the last refusal.
+    pub refusal_open: bool,
     pub same_calls: SameCalls,
     pub failures: SameFailures,
     pub watch: TruncationWatch,
@@ -140,6 +142,7 @@ impl Run {
             }),
             calls: 0,
             denials: 0,
+            refusal_open: false,
             same_calls: SameCalls::new(patience),
             failures: SameFailures::new(patience),
             watch: TruncationWatch::new(engine.parts.model.ollama.options.num_ctx),

@@ -76,6 +76,9 @@ impl Run {
                 data(&clip(text, ONE_FACT_BYTES))
             ));
         }
+        if self.changed().is_empty() {
+            put(format_args!("CHANGED: nothing at all"));
+        }
         for denied in &self.denied {
             put(format_args!(
                 "REFUSED and not done: {} ({})",

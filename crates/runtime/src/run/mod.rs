@@ -7,6 +7,7 @@ mod hands;
 mod model;
 mod planning;
 mod replan;
+mod settle;
 mod stages;
 mod summarize;
 mod task;
@@ -190,7 +191,7 @@ impl Run {
     async fn work(&mut self) -> Result<String, Halt> {
         let start = Event::new(EventName::RunStart, self.run_id.to_string());
         self.ledger.audit_durably(start).await?;
-        self.ledger.session_event(RunState::Running.word()).await?;
+        self.ledger.session_event(RunState::Planning.word()).await?;
         self.board
             .step(RunState::Planning, Message::new("status.planning"));
         self.check_model().await?;

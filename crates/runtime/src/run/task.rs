@@ -117,7 +117,7 @@ impl Run {
         if seat.evidence.is_complete() && !(text.is_empty() && seat.evidence.is_talk()) {
             return Ok(Turn::Break(TaskOutcome::Completed(text.to_owned())));
         }
-        if seat.denials > 0
+        if seat.refusal_open
             && let Some(denied) = self.denied.last()
         {
             return Ok(Turn::Break(TaskOutcome::Refused(Box::new(denied.clone()))));
