@@ -6,7 +6,7 @@ use policy::config::Config;
 use runtime::service::RunState;
 use serde_json::{Value, json};
 use support::{Setup, build, edit_plan, plan, read, request, stage, task, write};
-use testkit::{Answer, Script};
+use testkit::{Answer, Reply, Script};
 
 fn text(messages: &Value, index: usize) -> String {
     messages[index]["content"]
@@ -253,6 +253,76 @@ async fn oll_13_unknown_counts_are_noted() {
     assert_eq!(
         stage.audited_as("run.end")[0]["detail"]["calls_without_counts"],
         json!(1)
+    );
+    stage.model.assert_finished();
+}
+
+/// SES-05: a prompt that the server finds too long is summarized once and sent again.
+#[tokio::test]
+async fn ses_05_a_prompt_that_the_server_refuses_is_summarized_once() {
+    let too_long = || Reply::error(400, "the request exceeds the available context size");
+    let before = || {
+        Script::new()
+            .then(edit_plan())
+            .then(write("a.txt", "a"))
+            .then(read("a.txt"))
+            .then(too_long())
+            .then_if("RECORD", Answer::text("a.txt was written."))
+    };
+    let stage = support::stage(
+        before()
+            .then_if("Done in this task so far", write("hello.txt", "hello"))
+            .then(Answer::text("done"))
+            .then(Answer::text("done")),
+    );
+    let status = stage.run("write a.txt and hello.txt").await;
+    assert_eq!(status.state, RunState::Completed, "{status:?}");
+    stage.model.assert_finished();
+
+    let hopeless = support::stage(before().then(too_long()));
+    let status = hopeless.run("write a.txt and hello.txt").await;
+    let code = status.last_error.map(|error| error.0);
+    assert_eq!(code, Some(policy::Code::OllamaContextExceeded));
+    hopeless.model.assert_finished();
+    hopeless.assert_clean();
+}
+
+/// SES-05, SES-06: older exchanges of a session go into its summary; refusals stay as they were.
+#[tokio::test]
+async fn ses_06_a_long_session_keeps_what_matters() {
+    let mut setup = Setup::new(
+        Script::new()
+            .then(edit_plan())
+            .then(write("/etc/x", "x"))
+            .then(write("hello.txt", "hello"))
+            .then(Answer::text("done").usage(3500, 5))
+            .then(Answer::text("first answer"))
+            .then(edit_plan())
+            .then(read("hello.txt").usage(3600, 5))
+            .then_if("first answer", Answer::text("Earlier, hello.txt was made."))
+            .then_if("SUMMARY OF EARLIER WORK", write("hello.txt", "hello again"))
+            .then(Answer::text("done"))
+            .then(Answer::text("second answer")),
+    );
+    setup.config = Some(Box::new(small));
+    let stage = build(setup);
+    let first = stage.submit("create hello.txt").await;
+    stage.finish(first).await;
+    let mut again = request("once more");
+    again.session_id = Some(first.session_id);
+    let status = stage.run_request(again).await;
+    assert_eq!(status.state, RunState::Completed, "{status:?}");
+    let prompt = stage.chats()[8]["messages"].to_string();
+    for kept in [
+        "Earlier, hello.txt was made.",
+        "/etc/x (policy.path_denied)",
+        "once more",
+    ] {
+        assert!(prompt.contains(kept), "{kept}: {prompt}");
+    }
+    assert!(
+        !prompt.contains("EARLIER REQUEST"),
+        "it is in the summary now"
     );
     stage.model.assert_finished();
 }

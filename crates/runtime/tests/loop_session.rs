@@ -195,6 +195,24 @@ async fn rec_01_an_unavailable_model_fails_the_run_after_three_repetitions() {
     stage.model.assert_finished();
 }
 
+/// REC-01: a server that is not there is found before anything is planned, after the same repetitions.
+#[tokio::test]
+async fn rec_01_a_server_that_is_not_there() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = format!("http://{}", free.local_addr().unwrap());
+    drop(free);
+    let mut setup = Setup::new(Script::new());
+    setup.config = Some(Box::new(move |config| {
+        config.ollama.endpoint = nobody.parse().unwrap();
+    }));
+    let stage = build(setup);
+    let status = stage.run("create hello.txt").await;
+    assert_eq!(status.state, RunState::Failed);
+    assert_eq!(status.last_error.unwrap().0, Code::OllamaUnreachable);
+    assert_eq!(stage.pauses.milliseconds(), [250, 500, 1000]);
+    stage.assert_clean();
+}
+
 /// OLL-10, DESIGN §20: what the server says for good is not repeated, and found before anything is planned.
 #[tokio::test]
 async fn oll_10_a_missing_model_and_one_without_tools_are_found_first() {

@@ -31,6 +31,8 @@ pub(super) struct Seat {
     pub calls: u32,
     /// Refused calls so far.
     pub denials: u32,
+    /// Whether the server refused the prompt's length already.
+    pub was_too_long: bool,
     /// Whether nothing has succeeded since the last refusal.
     pub refusal_open: bool,
     pub same_calls: SameCalls,
@@ -143,6 +145,7 @@ impl Run {
             calls: 0,
             denials: 0,
             refusal_open: false,
+            was_too_long: false,
             same_calls: SameCalls::new(patience),
             failures: SameFailures::new(patience),
             watch: TruncationWatch::new(engine.parts.model.ollama.options.num_ctx),

@@ -61,9 +61,18 @@ impl Run {
             }
             let think = self.engine.parts.model.ollama.think;
             let tools = Shape::Tools(self.engine.tools.clone());
-            let answer = self
+            let called = self
                 .call(Phase::Execution, Some(&seat.id), &messages, tools, think)
-                .await?;
+                .await;
+            let answer = match called {
+                Err(halt) if halt.code() == Code::OllamaContextExceeded && !seat.was_too_long => {
+                    // The server counts better than we estimate: once per Task the context is summarized for its sake.
+                    seat.was_too_long = true;
+                    self.last_prompt_tokens = Some(u64::MAX);
+                    continue;
+                }
+                called => called?,
+            };
             self.watch(seat, &messages, &answer).await?;
             messages.push(answer.to_message());
             let turn = if answer.tool_calls.is_empty() {
