@@ -1,6 +1,6 @@
 //! Group commit: one thread owns the chain; everybody else queues.
 //!
-//! A record is handed to the system at once and synced when 16 are waiting, when one has waited 50 ms, or when somebody
+//! A record is handed to the system within 1 ms, and synced when 16 are waiting, when one has waited 50 ms, or when somebody
 //! waits for it. What came in during a sync goes into the next one together.
 
 use super::chain::{Chain, HeadState};
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const GROUP_RECORDS: u32 = 16;
 /// How long one may wait for it.
 const GROUP_TIME: Duration = Duration::from_millis(50);
+/// How long one may wait in the queue for others, so that a stream of records does not wake the thread for each.
+const QUEUE_TIME: Duration = Duration::from_millis(1);
 /// Bytes in the queue, beyond which `append` waits for the disk.
 const QUEUE_BYTES: usize = 8 << 20;
 
@@ -40,6 +42,7 @@ enum Ending {
 struct Queue {
     pending: Vec<Waiting>,
     pending_bytes: usize,
+    pending_since: Instant,
     next_seq: u64,
     wanted: u64,
     synced: u64,
@@ -75,6 +78,7 @@ impl Worker {
             queue: Mutex::new(Queue {
                 pending: Vec::new(),
                 pending_bytes: 0,
+                pending_since: Instant::now(),
                 next_seq: last_seq + 1,
                 wanted: 0,
                 synced: last_seq,
@@ -115,12 +119,16 @@ impl Worker {
         }
         let seq = queue.next_seq;
         queue.next_seq += 1;
-        let first = queue.pending.is_empty();
+        if queue.pending.is_empty() {
+            queue.pending_since = Instant::now();
+        }
         queue.pending_bytes += record.bytes();
         let time = clock.now();
         queue.pending.push(Waiting { record, seq, time });
         queue.ending = ending;
-        if first {
+        let waiting = queue.pending.len();
+        drop(queue);
+        if waiting == 1 || waiting == GROUP_RECORDS as usize {
             self.shared.work.notify_one();
         }
         Ok(seq)
@@ -257,23 +265,23 @@ fn take(
     let mut queue = shared.lock();
     loop {
         let wanted = queue.wanted > queue.synced;
-        if !queue.pending.is_empty() || wanted || queue.ending != Ending::No {
+        let full = queue.pending.len() >= GROUP_RECORDS as usize;
+        let in_queue = (!queue.pending.is_empty())
+            .then(|| QUEUE_TIME.saturating_sub(queue.pending_since.elapsed()));
+        let unsynced = oldest_unsynced.map(|since| GROUP_TIME.saturating_sub(since.elapsed()));
+        let left = in_queue.into_iter().chain(unsynced).min();
+        let due = left.is_some_and(|left| left.is_zero());
+        if wanted || full || due || queue.ending != Ending::No {
             std::mem::swap(&mut queue.pending, taken);
             queue.pending_bytes = 0;
             return (wanted, queue.ending);
         }
-        queue = match oldest_unsynced {
+        queue = match left {
             None => wait(&shared.work, queue),
-            Some(since) => {
-                let left = GROUP_TIME.saturating_sub(since.elapsed());
-                if left.is_zero() {
-                    return (false, Ending::No);
-                }
-                shared
-                    .work
-                    .wait_timeout(queue, left)
-                    .map_or_else(|held| held.into_inner().0, |(queue, _)| queue)
-            }
+            Some(left) => shared
+                .work
+                .wait_timeout(queue, left)
+                .map_or_else(|held| held.into_inner().0, |(queue, _)| queue),
         };
     }
 }
