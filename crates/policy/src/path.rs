@@ -43,7 +43,7 @@ pub struct WalkedPath {
     pub resolved: PathBuf,
     /// The opened directory that holds the last component; for a granted directory root, the root itself.
     pub parent: Dir,
-    /// The last component; `.` for a granted directory root.
+    /// The last component; `.` for a granted directory root. For a directory to be made, every component that is missing.
     pub name: OsString,
     /// The object, or nothing if it does not exist yet.
     pub object: Option<ObjectFacts>,
