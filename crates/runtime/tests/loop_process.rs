@@ -176,3 +176,24 @@ async fn dc_3_denials_of_the_sandbox_are_recorded() {
     );
     stage.model.assert_finished();
 }
+
+/// SEC-INV-10: what the sandbox leaves behind fails the run, whatever the work came to, and the journal stays for recovery.
+#[tokio::test]
+async fn sec_inv_10_residue_fails_the_run_and_stays_in_the_journal() {
+    let mut setup = Setup::new(
+        Script::new()
+            .then(plan(&[task("t1", "run it", &[], true, &["process_run"])]))
+            .then(run_test(&["x.py"]))
+            .then(Answer::text("done")),
+    );
+    setup.residue = true;
+    let stage = build(setup);
+    let status = stage.run("run x.py").await;
+    assert_eq!(status.state, RunState::Failed);
+    assert_eq!(status.last_error.unwrap().0, Code::SandboxResidue);
+    let left = record::journal::stale_journals(&stage.instance).unwrap();
+    let journal = left[0].document.as_ref().unwrap();
+    assert!(!journal.is_clean());
+    assert_eq!(journal.tasks[0].host_resources.len(), 1);
+    stage.model.assert_finished();
+}

@@ -264,8 +264,11 @@ impl Run {
             None => Ok(()),
         };
         if let Err(fault) = cleared {
-            // Something may be left: a later recovery reads the journal (SEC-INV-10).
-            end = RunEnd::failed(fault.code, fault.message());
+            // Something may be left: a later recovery reads the journal (SEC-INV-10). What failed first is what is told.
+            tracing::error!(%fault, "the journal stays");
+            if end.state != RunState::Failed {
+                end = RunEnd::failed(fault.code, fault.message());
+            }
         }
         let recorded = self.record_end(&end).await;
         if let (Err(fault), RunState::Completed) = (recorded, end.state) {

@@ -27,6 +27,10 @@ const EXCERPT_BYTES: usize = 600;
 const ENOUGH: &str = "Every tool that the current task needs has succeeded. If the task is done, call no more tools and \
                       answer in one sentence.";
 
+/// What the model is told about a tool that belongs to another Task (DESIGN §8.1).
+const OUT_OF_SCOPE: &str = "This was not run: it does not belong to the current task. Do only the current task; the \
+                            others have their own turn.";
+
 impl Run {
     /// What a result means: evidence, a failure that counts, a refusal, or the end of the run.
     pub(super) async fn settle(
@@ -85,7 +89,12 @@ impl Run {
                     target: attempt.target.clone(),
                 };
                 let judged = seat.failures.failed(cause.clone());
-                self.judge_failure(seat, judged, &cause).await
+                let notice = self.judge_failure(seat, judged, &cause).await?;
+                let scope = (code == Code::ToolOutOfScope).then(|| OUT_OF_SCOPE.to_owned());
+                Ok(match (scope, notice) {
+                    (Some(scope), Some(notice)) => Some(format!("{scope}\n{notice}")),
+                    (scope, notice) => scope.or(notice),
+                })
             }
         }
     }

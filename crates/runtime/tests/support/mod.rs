@@ -83,6 +83,7 @@ pub type Program = Arc<dyn Fn(&ProcessRequest, &Path) -> ProcessOutcome + Send +
 pub struct FakeBackend {
     pub missing: Vec<Control>,
     pub unavailable: bool,
+    pub residue: bool,
     pub program: Program,
     pub log: Arc<Mutex<Vec<String>>>,
     pub gate: Arc<(Mutex<bool>, Condvar)>,
@@ -115,6 +116,7 @@ struct FakePrepared {
 }
 
 struct FakeSandbox {
+    residue: bool,
     program: Program,
     log: Arc<Mutex<Vec<String>>>,
     gate: Arc<(Mutex<bool>, Condvar)>,
@@ -141,6 +143,7 @@ impl SandboxBackend for FakeBackend {
         Ok(Box::new(FakePrepared {
             enforcement: Enforcement::missing(self.missing.iter().copied()),
             sandbox: FakeSandbox {
+                residue: self.residue,
                 program: Arc::clone(&self.program),
                 log: Arc::clone(&self.log),
                 gate: Arc::clone(&self.gate),
@@ -203,6 +206,10 @@ impl TaskSandbox for FakeSandbox {
 
     fn end(&self) -> Result<(), SandboxError> {
         self.note("end");
+        if self.residue {
+            let what = "a process".into();
+            return Err(SandboxError::Residue { what });
+        }
         Ok(())
     }
 }
@@ -217,6 +224,7 @@ pub struct Setup {
     pub config: Option<Change<Config>>,
     pub missing: Vec<Control>,
     pub unavailable: bool,
+    pub residue: bool,
     pub program: Program,
     pub user_prompt: Option<String>,
     pub asks: BTreeSet<policy::tool::Operation>,
@@ -231,6 +239,7 @@ impl Setup {
             config: None,
             missing: Vec::new(),
             unavailable: false,
+            residue: false,
             program: Arc::new(|_, _| exited(0, "done\n")),
             user_prompt: None,
             asks: BTreeSet::new(),
@@ -303,6 +312,7 @@ pub fn build(setup: Setup) -> Stage {
         sandbox: Arc::new(FakeBackend {
             missing: setup.missing,
             unavailable: setup.unavailable,
+            residue: setup.residue,
             program: setup.program,
             log: Arc::clone(&sandbox_log),
             gate: Arc::default(),
