@@ -2,6 +2,13 @@
 //!
 //! A plain program, because the two are measured alternately in one loop: on a shared machine everything else drifts.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_types,
+    clippy::disallowed_macros,
+    reason = "a test with a main of its own: it may fail, connect and print"
+)]
+
 #[path = "../tests/support/mod.rs"]
 mod support;
 

@@ -3,6 +3,13 @@
 //! SEC-INV-03, SEC-INV-04, SEC-INV-06, SEC-INV-08, SEC-INV-10; ST-01 to ST-03, ST-05, ST-06, ST-10, ST-12, ST-19, ST-20; FS-03, FS-04;
 //! AT-07, AT-08, AT-10. Runs as root and as an ordinary user; what one of them cannot try is a typed skip.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_types,
+    clippy::disallowed_macros,
+    reason = "a test with a main of its own: it may fail, connect and print"
+)]
+
 mod support;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -720,12 +727,8 @@ fn inherited_descriptors(way: Way) -> Result<(), Failed> {
     let numbers = [top - 9, top - 5, top - 7];
     let leak = |fd: i32, number: i32| {
         // SAFETY: the numbers are nobody's; without close-on-exec on purpose.
-        assert_eq!(
-            unsafe { libc::dup2(fd, number) },
-            number,
-            "{}",
-            std::io::Error::last_os_error()
-        );
+        let made = unsafe { libc::dup2(fd, number) };
+        assert_eq!(made, number, "{}", std::io::Error::last_os_error());
     };
     let _lock = LEAK
         .lock()

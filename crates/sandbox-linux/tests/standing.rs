@@ -2,6 +2,13 @@
 //!
 //! SEC-INV-10; PRC-06; ST-11, ST-17; AT-08, AT-12; X-HASH, X-PARTIAL; P-1 and P-2 are measured in the examples and benches.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_types,
+    clippy::disallowed_macros,
+    reason = "a test with a main of its own: it may fail, connect and print"
+)]
+
 mod support;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -684,7 +691,97 @@ fn nul_in_an_argument_is_refused() -> Checked {
     Ok(sandbox.end()?)
 }
 
-const TESTS: &[(&str, fn() -> Checked)] = &[
+/// SEC-INV-03: a directory as a standard stream leads out of any view.
+fn once_refuses_directories_as_streams() -> Checked {
+    let world = world();
+    let spec = Spec::new(&world.workspace, "r");
+    let output = once_command(&spec, &["/bin/true"])
+        .stdin(std::fs::File::open("/")?)
+        .output()?;
+    assert_eq!(output.status.code(), Some(126), "{output:?}");
+    Ok(())
+}
+
+/// SANDBOX_UNAVAILABLE where no namespace can be made: shown inside a sandbox, where none can.
+fn no_namespaces_fails_closed() -> Checked {
+    let world = world();
+    let mut spec = Spec::new(&world.workspace, "rw");
+    spec.protect.clear();
+    let inner = serde_json::to_string(&spec)?;
+    let sandbox = standing(&spec);
+    let marker = text(&world.workspace.join("ran"));
+    let outcome = sandbox.run(&request(
+        &spec,
+        &[
+            &text(&this_program()),
+            "--once",
+            &inner,
+            "/usr/bin/touch",
+            &marker,
+        ],
+    ))?;
+    assert_eq!(outcome.end, ProcessEnd::Exited { status: 125 });
+    assert!(
+        ran_of(&outcome)
+            .stderr
+            .contains("SANDBOX_UNAVAILABLE at namespaces"),
+        "{outcome:?}"
+    );
+    assert!(!world.workspace.join("ran").exists(), "it ran unconfined");
+    Ok(sandbox.end()?)
+}
+
+/// Where owners cannot be translated (overlayfs), root's command runs as the owner without capabilities, and both controls
+/// that this costs are named.
+fn root_on_overlayfs_reports_what_is_missing() -> Checked {
+    if !support::is_root() {
+        eprintln!("skipped, needs: root");
+        return Ok(());
+    }
+    let world = world();
+    let base = world.outside.join("overlay");
+    for name in ["lower", "upper", "merged"] {
+        std::fs::create_dir_all(base.join(name))?;
+    }
+    let spec = Spec {
+        workspace: base.join("merged"),
+        ..Spec::new(&base.join("merged"), "rwd")
+    };
+    // In a mount namespace of its own, so that the machine sees none of it.
+    let script = "mount -t tmpfs none \"$1/upper\" && mkdir \"$1/upper/u\" \"$1/upper/w\" && \
+        mount -t overlay none -o \"lowerdir=$1/lower,upperdir=$1/upper/u,workdir=$1/upper/w\" \"$1/merged\" || exit 99; \
+        exec \"$2\" --once \"$3\" /bin/sh -c 'echo x > new; cat new; cat /proc/self/uid_map; grep CapEff /proc/self/status'";
+    let output = Command::new("/usr/bin/unshare")
+        .args(["-m", "/bin/sh", "-c", script, "sh"])
+        .arg(&base)
+        .arg(this_program())
+        .arg(serde_json::to_string(&spec)?)
+        .env("ONCE_REPORT", "1")
+        .output()?;
+    if output.status.code() == Some(99) {
+        eprintln!("skipped, needs: overlayfs");
+        return Ok(());
+    }
+    let (out, report) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        out.starts_with("x\n") && out.contains("CapEff:\t0000000000000000"),
+        "{out} {report}"
+    );
+    assert!(
+        report.contains("UidSeparation")
+            && report.contains("Pids")
+            && report.contains("level: Full"),
+        "{report}"
+    );
+    Ok(())
+}
+
+type Test = fn() -> Checked;
+
+const TESTS: &[(&str, Test)] = &[
     ("statuses_are_exact", statuses_are_exact),
     (
         "missing_programs_are_told_apart",
@@ -753,6 +850,15 @@ const TESTS: &[(&str, fn() -> Checked)] = &[
     (
         "sec_inv_10_a_dropped_sandbox_leaves_nothing",
         a_dropped_sandbox_leaves_nothing,
+    ),
+    (
+        "sec_inv_03_once_refuses_directories_as_streams",
+        once_refuses_directories_as_streams,
+    ),
+    ("no_namespaces_fails_closed", no_namespaces_fails_closed),
+    (
+        "root_on_overlayfs_reports_what_is_missing",
+        root_on_overlayfs_reports_what_is_missing,
     ),
     (
         "nul_in_an_argument_is_refused",

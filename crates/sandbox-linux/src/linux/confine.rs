@@ -21,32 +21,32 @@ struct Limit {
 
 const LIMITS: &[Limit] = &[
     Limit {
-        resource: libc::RLIMIT_NPROC as u32,
+        resource: libc::RLIMIT_NPROC,
         value: |limits| limits.processes,
         reason: "processes and threads of this sandbox's user; it does not bind kernel user 0",
     },
     Limit {
-        resource: libc::RLIMIT_CORE as u32,
+        resource: libc::RLIMIT_CORE,
         value: |_| 1,
         reason: "one byte: no core file, and no program of the host is started with the dump as a limit of zero would",
     },
     Limit {
-        resource: libc::RLIMIT_MEMLOCK as u32,
+        resource: libc::RLIMIT_MEMLOCK,
         value: |limits| limits.memory_bytes.min(64 << 20),
         reason: "locked memory cannot be swapped out by the host",
     },
     Limit {
-        resource: libc::RLIMIT_MSGQUEUE as u32,
+        resource: libc::RLIMIT_MSGQUEUE,
         value: |_| 1 << 20,
         reason: "kernel memory of message queues is in no process's account",
     },
     Limit {
-        resource: libc::RLIMIT_RTPRIO as u32,
+        resource: libc::RLIMIT_RTPRIO,
         value: |_| 0,
         reason: "real-time programs could starve init and its watchers",
     },
     Limit {
-        resource: libc::RLIMIT_NICE as u32,
+        resource: libc::RLIMIT_NICE,
         value: |_| 0,
         reason: "no priority above the server's",
     },

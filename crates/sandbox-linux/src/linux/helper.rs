@@ -67,6 +67,8 @@ fn serve() -> Result<(), Errno> {
         Ok(init) => init,
         Err(failure) => return fail(failure),
     };
+    // Nobody needs to look into this process any more. A kernel that refuses that has no such thing.
+    let _closed = process::set_dumpable(false);
     // Nothing is closed here: init shares this descriptor table until it has taken what it keeps.
     let mut message = [STARTED, u8::from(init.separated), 0, 0, 0, 0];
     message[2..].copy_from_slice(&init.pid.to_ne_bytes());

@@ -8,8 +8,8 @@ use super::shared::Shared;
 use super::sys::signal::{self, SignalSet};
 use super::sys::{Errno, Fd, file, process};
 use crate::exec::{ExecReport, ExecRequest};
-use policy::EffectivePolicy;
 use policy::sandbox::{ProcessEnd, SandboxError};
+use policy::{Code, EffectivePolicy, Refusal};
 use std::ffi::{CStr, CString};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -40,6 +40,7 @@ pub(crate) fn exec_once(
     // Whether the owner can be translated shows only at the start, and does not decide the level.
     enforcement::of(&plan, plan.privileged).permit(policy)?;
     fill_streams().map_err(|errno| failed("streams", errno))?;
+    check_streams()?;
     let arguments = strings(request)?;
     let Some(name) = arguments.first() else {
         return Err(SandboxError::NotFound("".into()));
@@ -124,6 +125,19 @@ fn fill_streams() -> Result<(), Errno> {
             return Ok(());
         }
     }
+}
+
+/// A directory as a standard stream would be a way into the host's tree that no namespace closes (SEC-INV-03).
+fn check_streams() -> Result<(), SandboxError> {
+    for (number, name) in ["stdin", "stdout", "stderr"].into_iter().enumerate() {
+        let fd = Fd(number as i32);
+        let status = file::status(fd).map_err(|errno| failed("streams", errno))?;
+        let flags = file::flags(fd).map_err(|errno| failed("streams", errno))?;
+        if status.st_mode & libc::S_IFMT == libc::S_IFDIR || flags & libc::O_PATH != 0 {
+            return Err(Refusal::new(Code::PathDenied, "standard streams", name).into());
+        }
+    }
+    Ok(())
 }
 
 /// Why the wait was over.

@@ -341,7 +341,8 @@ fn private_area(policy: &EffectivePolicy) -> Result<PrivateArea, SandboxError> {
             policy.workspace_root(),
         ));
     };
-    let bytes = policy.resources().private_bytes;
+    // Zero would mean no limit at all.
+    let bytes = policy.resources().private_bytes.max(64 << 10);
     // Files without content cost memory too; one for every 4 KiB is what a full area of small files would hold.
     let inodes = (bytes / 4096).clamp(64, 65_536);
     Ok(PrivateArea {

@@ -3,7 +3,7 @@
 use policy::sandbox::SandboxError;
 use policy::{Code, Refusal};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, openat, openat2};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 use std::ffi::{CString, OsStr};
 use std::mem::MaybeUninit;
@@ -60,8 +60,10 @@ pub(crate) fn find(root: &Path, patterns: &[PathBuf]) -> Result<Vec<PathBuf>, Sa
         let path = frame.path.join(OsStr::from_bytes(name.as_bytes()));
         let directory = match opened {
             Ok(directory) => directory,
-            // Gone or replaced since it was listed; or unreadable for the sandbox's own user too.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => continue,
+            // Gone or replaced since it was listed.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+            // Someone else's, closed to the sandbox's user as well. One of our own could be opened from inside.
+            Err(Errno::ACCESS) if !is_ours(&frame.directory, &name) => continue,
             Err(errno) => return Err(refusal(&path, errno)),
         };
         visited += 1;
@@ -74,6 +76,12 @@ pub(crate) fn find(root: &Path, patterns: &[PathBuf]) -> Result<Vec<PathBuf>, Sa
         stack.push(look_into(directory, path, patterns, &mut found)?);
     }
     Ok(found)
+}
+
+fn is_ours(directory: &OwnedFd, name: &CString) -> bool {
+    rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map_or(true, |status| {
+        status.st_uid == rustix::process::geteuid().as_raw()
+    })
 }
 
 fn look_into(

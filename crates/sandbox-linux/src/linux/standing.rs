@@ -82,7 +82,7 @@ impl PreparedSandbox for Prepared {
 
     fn start(self: Box<Self>, permit: StartPermit) -> Result<Arc<dyn TaskSandbox>, SandboxError> {
         // One start each: the permit ends here.
-        drop(permit);
+        let _used_up = permit;
         Ok(Arc::new(Task::new(
             self.ready.parts,
             &self.policy,

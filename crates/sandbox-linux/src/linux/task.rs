@@ -55,6 +55,8 @@ impl Drop for Parts {
     }
 }
 
+/// Programs of one Task are one tree: a time limit or a memory limit that one of them breaks ends all that run in it,
+/// because a daemon can hide from whoever started it, but not from the Task. The Task itself goes on.
 pub(super) struct Task {
     /// `None` after the end.
     parts: std::sync::RwLock<Option<Parts>>,

@@ -29,10 +29,12 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    const FREE: Self = Self {
-        pid: AtomicI32::new(0),
-        report: AtomicI32::new(0),
-    };
+    const fn free() -> Self {
+        Self {
+            pid: AtomicI32::new(0),
+            report: AtomicI32::new(0),
+        }
+    }
 
     pub(crate) fn is_taken(&self) -> bool {
         self.report.load(Ordering::Acquire) != 0
@@ -84,7 +86,7 @@ impl<'p> Workshop<'p> {
             requests,
             timer: signal::new_timer().at(Stage::Serve)?,
             environment: super::program::pointers(&plan.environment),
-            running: [const { Running::FREE }; MOST_RUNNING],
+            running: [const { Running::free() }; MOST_RUNNING],
             zygote_stack: memory::new_stack().at(Stage::Serve)?,
             program_stack: memory::new_stack().at(Stage::Serve)?,
         })

@@ -2,7 +2,6 @@
 
 use std::ffi::CString;
 use std::io::{Error, Read as _, Write as _};
-#[expect(clippy::disallowed_types, reason = "the probe must try to connect")]
 use std::net::{TcpStream as Tcp, UdpSocket};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;

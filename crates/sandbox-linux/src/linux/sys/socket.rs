@@ -98,7 +98,7 @@ pub(crate) fn receive(socket: Fd, buffer: &mut [u8]) -> Result<Received> {
             ],
         )
     }?;
-    let holds_descriptors = message.msg_controllen as usize > HEADER
+    let holds_descriptors = message.msg_controllen > HEADER as _
         && control.header.cmsg_level == libc::SOL_SOCKET
         && control.header.cmsg_type == libc::SCM_RIGHTS;
     let count = if holds_descriptors {
