@@ -111,3 +111,83 @@ fn unsafe_code_is_forbidden_outside_the_sandbox_crates() {
         }
     }
 }
+
+/// X-WORDS: an executable approval and an action approval are different things; no type is called just "Approval".
+#[test]
+fn x_words_no_type_is_called_just_approval() {
+    for_each_source(|path, text| {
+        for line in text.lines() {
+            let words: Vec<&str> = line.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+            let plain = words.windows(2).any(|pair| {
+                ["struct", "enum", "trait", "type"].contains(&pair[0]) && pair[1] == "Approval"
+            });
+            assert!(!plain, "{}: {line}", path.display());
+        }
+    });
+}
+
+/// NFR-05, X-DEPS: every dependency of the workspace is used by a crate, and those that matter for security are in a decision.
+#[test]
+fn nfr_05_x_deps_every_dependency_is_used() {
+    let metadata = MetadataCommand::new().no_deps().exec().unwrap();
+    let root = metadata.workspace_root.clone();
+    let manifest = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let section = manifest
+        .split("[workspace.dependencies]")
+        .nth(1)
+        .unwrap()
+        .split("\n[")
+        .next()
+        .unwrap();
+    let used: BTreeSet<String> = metadata
+        .packages
+        .iter()
+        .flat_map(|package| {
+            package
+                .dependencies
+                .iter()
+                .map(|dependency| dependency.name.clone())
+        })
+        .collect();
+    for line in section.lines().filter(|line| line.contains('=')) {
+        let name = line.split('=').next().unwrap().trim();
+        assert!(
+            used.contains(name),
+            "{name} is in [workspace.dependencies] and nobody uses it"
+        );
+    }
+    let decision =
+        std::fs::read_to_string(root.join("docs/decisions/0001-dependencies.md")).unwrap();
+    for name in [
+        "rmcp", "reqwest", "cap-std", "rustix", "hmac", "sha2", "landlock",
+    ] {
+        assert!(
+            !used.contains(name) || decision.contains(&format!("`{name}`")),
+            "{name} is not in the decision"
+        );
+    }
+}
+
+fn for_each_source(mut look: impl FnMut(&std::path::Path, &str)) {
+    let metadata = MetadataCommand::new().no_deps().exec().unwrap();
+    for package in &metadata.packages {
+        let mut stack = vec![
+            package
+                .manifest_path
+                .parent()
+                .unwrap()
+                .join("src")
+                .into_std_path_buf(),
+        ];
+        while let Some(directory) = stack.pop() {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    stack.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "rs") {
+                    look(&path, &std::fs::read_to_string(&path).unwrap());
+                }
+            }
+        }
+    }
+}

@@ -114,7 +114,7 @@ fn sec_inv_10_a_daemon_is_dead() {
     assert!(!anyone_runs(&marker));
 }
 
-/// HARNESS X-HARNESS-1, interfaces.md §2: the command's own status; 128 + n by signal; 126, 127 for ours.
+/// X-HARNESS-1, X-PLAT, interfaces.md §2: the command's own status; 128 + n by signal; 126, 127 for ours.
 #[test]
 fn x_harness_1_statuses_are_exact() {
     if !can_confine() {
@@ -142,7 +142,7 @@ fn x_harness_1_statuses_are_exact() {
     assert_eq!(run.code, Some(126), "{}", run.err);
 }
 
-/// ST-01, ST-02, ST-03: read-only refuses every change; workspace-write allows them below the root only.
+/// UC-05, FS-05, ST-01, ST-02, ST-03: read-only refuses every change; workspace-write allows them below the root only.
 #[test]
 fn st_02_st_03_modes() {
     if !can_confine() {

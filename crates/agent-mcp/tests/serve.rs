@@ -12,7 +12,7 @@ use support::{Client, Place, RecordedModel, can_confine, field, text, wait_for};
 
 const REQUEST: &str = "create hello.txt containing the word hello";
 
-/// AT-01, UC-01, UC-02, MCP-TR-01: initialize, agent_run, agent_status until completed, with the file really there;
+/// AT-01, UC-01, UC-02, X-TASK, NFR-07, MCP-TR-01: initialize, agent_run, agent_status until completed, with the file really there;
 /// stdout is protocol only (SEC-INV-12), and the log verifies (DC-3).
 #[test]
 fn at_01_a_request_becomes_a_file() {
@@ -98,7 +98,7 @@ fn at_04_agent_run_does_not_block() {
     assert_eq!(client.close().0, Some(0));
 }
 
-/// AT-18, I18N-07: the chosen language is in the MCP texts.
+/// UC-04, AT-18, I18N-05, I18N-07: the chosen language is in the MCP texts.
 #[test]
 fn at_18_japanese_over_mcp() {
     if !can_confine() {
