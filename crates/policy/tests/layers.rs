@@ -30,7 +30,7 @@ fn check(
     assert_eq!(got, expected, "{tool} {operations:?}");
 }
 
-/// NFR-01: a box permits what it lists, and a box that lists nothing permits nothing.
+/// NFR-01, X-BOX: a box permits what it lists, and a box that lists nothing permits nothing.
 #[test]
 fn nfr_01_l1_only_what_the_box_lists() {
     let denied = "policy.operation_denied: L1 os_operations";

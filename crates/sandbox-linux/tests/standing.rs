@@ -490,7 +490,7 @@ fn kill_ends_a_running_program() -> Checked {
     Ok(sandbox.end()?)
 }
 
-/// X-PARTIAL: what is missing is named, and the level follows.
+/// X-PARTIAL, X-HARNESS-3: what is missing is named, the level follows, and what was prepared says what is started.
 fn x_partial_enforcement_is_honest() -> Checked {
     let world = world();
     let spec = Spec::new(&world.workspace, "rwd");
