@@ -75,8 +75,15 @@ pub(crate) fn exec_once(
         .and_then(|init| {
             let deadline = request.timeout.map(|timeout| started + timeout);
             let end = wait(launch.shared, &init, done, deadline);
-            // Init uses our memory until it is gone.
-            reap(&init);
+            // Once init has said that everything else is gone, all that is left is the kernel's own tidying of the
+            // namespaces, which nobody needs to wait for: init has no code of ours left to run but its exit.
+            if launch.shared.ended.load(Ordering::Acquire) == 0 {
+                reap(&init);
+            } else {
+                // Reaped now if it is that fast, else by whoever reaps us.
+                let _reaped = process::wait(init.pid, libc::WNOHANG);
+                file::close(init.pidfd);
+            }
             let end = end.map_err(|errno| failed("wait", errno))?;
             judge(launch.shared, &plan, request, end).map(|end| ExecReport {
                 end,
@@ -202,7 +209,7 @@ fn forward(shared: &Shared, number: i32) {
 
 /// Ends whatever still runs and waits for init, whose end is the end of the whole tree.
 fn reap(init: &Init) {
-    // An init that has ended already is what is wanted.
+    // Until then it uses our memory. An init that has ended already is what is wanted.
     let _ended = process::signal_pidfd(init.pidfd, libc::SIGKILL, 0);
     while process::wait(init.pid, 0) == Err(Errno(libc::EINTR)) {}
     file::close(init.pidfd);

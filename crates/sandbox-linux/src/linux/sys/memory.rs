@@ -98,7 +98,7 @@ pub(crate) fn free_pointer_array(array: &'static mut [*const c_char]) {
 /// Waits while the word has this value, at most `timeout_ms` (no limit when `None`). Hand-overs take a few
 /// microseconds, so it looks a while before it sleeps.
 pub(crate) fn wait_while(word: &AtomicI32, value: i32, timeout_ms: Option<u32>) -> bool {
-    for _ in 0..2000 {
+    for _ in 0..400 {
         if word.load(Ordering::Acquire) != value {
             return true;
         }
