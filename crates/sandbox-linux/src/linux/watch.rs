@@ -67,6 +67,9 @@ impl Watch {
 
     fn look(&self, measure: Measure) -> Look {
         let mut look = Look::default();
+        if !matches!(measure, Measure::Nothing) {
+            look.resident = self.detached_segments();
+        }
         let mut buffer = [0u8; 8192];
         if file::seek(self.proc, FIRST_PROCESS).is_err() {
             return look;
@@ -118,6 +121,22 @@ impl Watch {
         }
     }
 
+    /// Memory of System V segments that no process has attached: it is in nobody's account, and outlives its maker.
+    fn detached_segments(&self) -> u64 {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        // A kernel without them has none.
+        let Ok(fd) = file::open_at(self.proc, c"sysvipc/shm", flags, 0) else {
+            return 0;
+        };
+        let mut segments = Segments::default();
+        let mut text = [0u8; 4096];
+        while let Ok(length @ 1..) = file::read(fd, &mut text) {
+            segments.take(text.get(..length).unwrap_or(&[]));
+        }
+        file::close(fd);
+        segments.detached
+    }
+
     fn read(&self, path: &NumberedPath, text: &mut [u8]) -> usize {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         // A process that ended meanwhile holds nothing.
@@ -127,6 +146,55 @@ impl Watch {
         let length = file::read(fd, text).unwrap_or(0);
         file::close(fd);
         length
+    }
+}
+
+/// Reads `/proc/sysvipc/shm` piece by piece: a line of titles, then a line of sixteen numbers for each segment.
+#[derive(Default)]
+struct Segments {
+    after_titles: bool,
+    field: u32,
+    in_word: bool,
+    value: u64,
+    attached: u64,
+    detached: u64,
+}
+
+impl Segments {
+    const ATTACHED: u32 = 6;
+    const RESIDENT: u32 = 14;
+
+    fn take(&mut self, text: &[u8]) {
+        for byte in text {
+            if byte.is_ascii_whitespace() {
+                self.end_word();
+                if *byte == b'\n' {
+                    self.after_titles = true;
+                    self.field = 0;
+                }
+            } else {
+                self.in_word = true;
+                self.value = self
+                    .value
+                    .wrapping_mul(10)
+                    .wrapping_add(u64::from(byte.wrapping_sub(b'0') & 0xf));
+            }
+        }
+    }
+
+    fn end_word(&mut self) {
+        if self.in_word && self.after_titles {
+            match self.field {
+                Self::ATTACHED => self.attached = self.value,
+                Self::RESIDENT if self.attached == 0 => {
+                    self.detached = self.detached.saturating_add(self.value);
+                }
+                _ => {}
+            }
+        }
+        self.field += u32::from(self.in_word);
+        self.in_word = false;
+        self.value = 0;
     }
 }
 
@@ -154,6 +222,21 @@ mod tests {
     fn numbers_are_read_out_of_text() {
         assert_eq!(number(b"  1234 kB"), 1234);
         assert_eq!(number(b""), 0);
+    }
+
+    /// Cut anywhere, because the kernel's answer comes in pieces.
+    #[test]
+    fn only_detached_segments_count() {
+        let text = b"       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime                   rss                  swap\n\
+            0          1   600                  8192    10    11      0     0     0     0     0          1          1          1                  8192                     0\n\
+            0          2   600                  4096    10    11      2     0     0     0     0          1          1          1                  4096                     0\n\
+            5          3   600                 16384    10    11      0     0     0     0     0          1          1          1                 12288                     0\n";
+        for cut in 0..text.len() {
+            let mut segments = Segments::default();
+            segments.take(&text[..cut]);
+            segments.take(&text[cut..]);
+            assert_eq!(segments.detached, 8192 + 12288, "cut at {cut}");
+        }
     }
 
     #[test]
