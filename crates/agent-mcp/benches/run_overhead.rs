@@ -1,6 +1,6 @@
 //! P-4: what the server itself costs in a run of 20 tool calls, fsyncs included: the run's wall time minus the time of the
 //! same number of bare requests to the same recorded model. Target: at most 5 ms a tool call.
-
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 #![allow(clippy::disallowed_macros, reason = "a bench prints its figures")]
 
 use agent_mcp::compose::compose;

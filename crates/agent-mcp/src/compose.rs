@@ -20,46 +20,9 @@ use std::sync::Arc;
 /// Largest user system prompt, bytes.
 const MAX_PROMPT_BYTES: u64 = 256 * 1024;
 
-/// The backend of this machine.
-#[cfg(target_os = "linux")]
+/// The backend of this machine; where there is none, one that always says unavailable (X-PLAT).
 pub fn backend() -> Arc<dyn SandboxBackend> {
     Arc::new(sandbox_linux::LinuxSandbox)
-}
-
-/// Elsewhere nothing can be confined, so nothing runs (X-PLAT).
-#[cfg(not(target_os = "linux"))]
-pub fn backend() -> Arc<dyn SandboxBackend> {
-    Arc::new(Unavailable)
-}
-
-#[cfg(not(target_os = "linux"))]
-#[derive(Debug)]
-struct Unavailable;
-
-#[cfg(not(target_os = "linux"))]
-impl SandboxBackend for Unavailable {
-    fn survey(
-        &self,
-        _: &policy::EffectivePolicy,
-    ) -> Result<policy::sandbox::Enforcement, SandboxError> {
-        Err(SandboxError::Unavailable {
-            stage: "platform",
-            reason: std::env::consts::OS.to_owned(),
-        })
-    }
-
-    fn prepare(
-        &self,
-        policy: &Arc<policy::EffectivePolicy>,
-        _: &str,
-    ) -> Result<Box<dyn policy::sandbox::PreparedSandbox>, SandboxError> {
-        self.survey(policy).and_then(|_| {
-            Err(SandboxError::Unavailable {
-                stage: "platform",
-                reason: String::new(),
-            })
-        })
-    }
 }
 
 /// A sandbox's failure for people and for exit codes.

@@ -3,7 +3,6 @@
 
 fn main() -> std::process::ExitCode {
     // The same file is the sandbox's init when it is started as that; then this never returns.
-    #[cfg(target_os = "linux")]
     sandbox_linux::init();
     agent_mcp::main()
 }

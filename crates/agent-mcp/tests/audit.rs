@@ -1,4 +1,5 @@
 //! `agent-mcp audit` on a real log.
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 #![allow(
     clippy::disallowed_types,
     reason = "tests start the product as its users do"

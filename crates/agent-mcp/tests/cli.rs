@@ -1,4 +1,5 @@
 //! The command line, the configuration's edges, and what people see.
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 #![allow(
     clippy::disallowed_types,
     reason = "tests start the product as its users do"

@@ -1,4 +1,5 @@
 //! `agent-mcp exec`: confined, with exact statuses, and nothing left.
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 #![allow(
     clippy::disallowed_types,
     reason = "tests start the product as its users do"

@@ -1,4 +1,5 @@
 //! The main job, end to end: an MCP client over stdio, a model over real HTTP, confined tools, a signed log.
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 #![allow(
     clippy::disallowed_types,
     reason = "tests start the product as its users do"

@@ -55,7 +55,7 @@ fn main() -> ExitCode {
             identity: None,
             timeout: None,
         };
-        exec_once(&policy, &request).map_err(|error| error.to_string())
+        exec_once(&policy, &request, || Ok(())).map_err(|error| error.to_string())
     };
     match run() {
         Ok(report) => {

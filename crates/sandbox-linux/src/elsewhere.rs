@@ -32,6 +32,10 @@ impl SandboxBackend for LinuxSandbox {
 
 pub(crate) fn init() {}
 
-pub(crate) fn exec_once(_: &EffectivePolicy, _: &ExecRequest) -> Result<ExecReport, SandboxError> {
+pub(crate) fn exec_once(
+    _: &EffectivePolicy,
+    _: &ExecRequest,
+    _: impl FnOnce() -> Result<(), SandboxError>,
+) -> Result<ExecReport, SandboxError> {
     Err(unavailable())
 }

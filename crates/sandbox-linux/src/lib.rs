@@ -45,12 +45,16 @@ pub fn init() {
 /// until the program is executed. INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are passed on to the command's
 /// process group while it runs.
 ///
+/// `before` is called while the sandbox is being built, and the command is not started before it has returned: whatever
+/// must be on the disk before the effect is written there in time that is spent anyway. It must start no thread.
+///
 /// # Errors
-/// `Refused` by the policy itself or for partial enforcement (X-PARTIAL), `Unavailable` where the machine cannot confine,
+/// Those of `before`, with nothing started. `Refused` by the policy itself or for partial enforcement (X-PARTIAL), `Unavailable` where the machine cannot confine,
 /// `NotFound` and `NotExecutable` for the program.
 pub fn exec_once(
     policy: &EffectivePolicy,
     request: &ExecRequest,
+    before: impl FnOnce() -> Result<(), SandboxError>,
 ) -> Result<ExecReport, SandboxError> {
-    backend::exec_once(policy, request)
+    backend::exec_once(policy, request, before)
 }

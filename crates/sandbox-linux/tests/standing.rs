@@ -633,6 +633,21 @@ fn once_with_closed_streams() -> Checked {
     Ok(())
 }
 
+/// DESIGN §12.3, SEC-INV-10: a record that cannot be written stops the command before it starts. Control: with the record it runs.
+fn once_without_its_record_starts_nothing() -> Checked {
+    let world = world();
+    let spec = Spec::new(&world.workspace, "rwd");
+    for (unrecorded, expected) in [(true, Some(125)), (false, Some(0))] {
+        let mut command = once_command(&spec, &["/bin/sh", "-c", "echo x > ran"]);
+        if unrecorded {
+            command.env("ONCE_UNRECORDED", "1");
+        }
+        assert_eq!(command.status()?.code(), expected);
+        assert_eq!(world.workspace.join("ran").exists(), !unrecorded);
+    }
+    Ok(())
+}
+
 /// Python's asyncio and multiprocessing, where there is a Python.
 fn ordinary_programs_work() -> Checked {
     if !std::path::Path::new("/usr/bin/python3").exists() {
@@ -846,6 +861,10 @@ const TESTS: &[(&str, Test)] = &[
     ),
     ("once_forwards_signals", once_forwards_signals),
     ("once_with_closed_streams", once_with_closed_streams),
+    (
+        "once_without_its_record_starts_nothing",
+        once_without_its_record_starts_nothing,
+    ),
     ("ordinary_programs_work", ordinary_programs_work),
     (
         "sec_inv_10_a_dropped_sandbox_leaves_nothing",

@@ -11,7 +11,7 @@ use crate::exit;
 use crate::locale::Locale;
 use crate::terminal::{Terminal, err};
 use policy::sandbox::{Level, SandboxError};
-use policy::{Blame, Code, EffectivePolicy, Fault, Message, SandboxMode, TraceId};
+use policy::{Blame, Code, Fault, Message, SandboxMode, TraceId};
 use record::Durable;
 use record::audit::{Appended, AuditEvent, Decision, EventName};
 use sandbox_linux::{ExecReport, ExecRequest};
@@ -103,8 +103,6 @@ fn confined(
         .detail("mode", policy.mode().word())
         .detail("root", policy.workspace_root().display().to_string())
         .details(redacted(&books, arguments));
-    // The intent is on disk before the effect (DESIGN §12.3).
-    let recorded = books.audit.append_durable(start).map_err(unrecorded)?;
     let request = ExecRequest {
         argv: arguments.argv.clone(),
         cwd: working_directory(policy.workspace_root()),
@@ -114,7 +112,22 @@ fn confined(
             .as_ref()
             .map(|config| config.sandbox.resources.execution_timeout),
     };
-    let result = effect(recorded, policy, &request);
+    // The intent is on disk before the effect (DESIGN §12.3), and is written while the sandbox is being built.
+    let mut not_written = None;
+    let result = sandbox_linux::exec_once(policy, &request, || {
+        let recorded: Result<Durable<Appended>, _> = books.audit.append_durable(start);
+        recorded.map(drop).map_err(|error| {
+            let failed = SandboxError::Failed {
+                stage: "audit",
+                reason: error.to_string(),
+            };
+            not_written = Some(error);
+            failed
+        })
+    });
+    if let Some(error) = not_written {
+        return Err(unrecorded(error));
+    }
     let appeared = guard.check();
     let code = match &result {
         Ok(done) => {
@@ -171,15 +184,6 @@ fn confined(
         write_report(arguments, &result, code)?;
     }
     Ok(code)
-}
-
-/// The one effect of this command; it takes the proof that its record is on disk.
-fn effect(
-    _recorded: Durable<Appended>,
-    policy: &EffectivePolicy,
-    request: &ExecRequest,
-) -> Result<ExecReport, SandboxError> {
-    sandbox_linux::exec_once(policy, request)
 }
 
 /// The caller's own directory when it is inside the root, as any Unix tool; else the root.

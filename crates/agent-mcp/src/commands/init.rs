@@ -65,10 +65,6 @@ fn files(model: &str, workspace: &str, arguments: &InitArgs) -> Vec<(PathBuf, St
         "  # endpoint: http://localhost:11434\n",
         &format!("  endpoint: {}\n", arguments.ollama),
     );
-    configuration = configuration.replace(
-        "#   directory: config/locales\n",
-        "#   directory: config/locales\n",
-    );
     if let Some(lang) = &arguments.lang {
         configuration = configuration.replace(
             "# application:\n#   language: en ",

@@ -1,4 +1,5 @@
 //! What the end-to-end tests share: the built binary, a workspace with a configuration, a recorded model, an MCP client.
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(
     clippy::disallowed_types,

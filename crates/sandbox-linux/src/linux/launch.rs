@@ -396,6 +396,9 @@ fn run_command(launch: &Launch<'_>) -> Result<Refused, Failure> {
     if !memory::wait_while(&shared.root, 0, Some(60_000)) {
         return Err(Errno(libc::ETIMEDOUT)).at(Stage::Command);
     }
+    if !memory::wait_while(&shared.recorded, 0, Some(60_000)) {
+        return Err(Errno(libc::ETIMEDOUT)).at(Stage::Command);
+    }
     confine::apply_landlock(shared.ruleset())?;
     if let Err(errno) = file::change_directory(directory) {
         return Ok(Refused::Directory(errno.0));

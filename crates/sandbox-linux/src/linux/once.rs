@@ -6,7 +6,7 @@ use super::plan::{Plan, plan};
 use super::program::{Program, Refused, candidates, pointers};
 use super::shared::Shared;
 use super::sys::signal::{self, SignalSet};
-use super::sys::{Errno, Fd, file, process};
+use super::sys::{Errno, Fd, file, memory, process};
 use crate::exec::{ExecReport, ExecRequest};
 use policy::sandbox::{ProcessEnd, SandboxError};
 use policy::{Code, EffectivePolicy, Refusal};
@@ -34,6 +34,7 @@ const FORWARDED: SignalSet = SignalSet::of(&[
 pub(crate) fn exec_once(
     policy: &EffectivePolicy,
     request: &ExecRequest,
+    before: impl FnOnce() -> Result<(), SandboxError>,
 ) -> Result<ExecReport, SandboxError> {
     let started = Instant::now();
     let plan = plan(policy)?;
@@ -68,11 +69,17 @@ pub(crate) fn exec_once(
     )
     .map_err(|failure| failure.unavailable(&plan))?;
     // Blocked before init exists, so that none is lost; the command unblocks everything for itself.
-    let before = signal::block_only(FORWARDED).map_err(|errno| failed("signals", errno))?;
+    let unblocked = signal::block_only(FORWARDED).map_err(|errno| failed("signals", errno))?;
     let result = launch
         .start()
         .map_err(|failure| failure.unavailable(&plan))
         .and_then(|init| {
+            // Init builds the root meanwhile, so that waiting for the disk costs nothing.
+            if let Err(error) = before() {
+                reap(&init);
+                return Err(error);
+            }
+            memory::publish(&launch.shared.recorded, 1);
             let deadline = request.timeout.map(|timeout| started + timeout);
             let end = wait(launch.shared, &init, done, deadline);
             // Once init has said that everything else is gone, all that is left is the kernel's own tidying of the
@@ -92,7 +99,7 @@ pub(crate) fn exec_once(
                 leftovers: launch.shared.leftovers.load(Ordering::Acquire) as u32,
             })
         });
-    signal::block_only(before).map_err(|errno| failed("signals", errno))?;
+    signal::block_only(unblocked).map_err(|errno| failed("signals", errno))?;
     result
 }
 

@@ -11,8 +11,10 @@ pub(crate) struct Shared {
     pub(crate) identity: AtomicI32,
     /// The command's own network namespace, plus one; negative when it could not be made.
     pub(crate) network: AtomicI32,
-    /// The root is complete; the command may start.
+    /// The root is complete; as far as that goes the command may start.
     pub(crate) root: AtomicI32,
+    /// What the caller wanted to have done before any effect is done; the command may start.
+    pub(crate) recorded: AtomicI32,
     /// Where notifications of the filter come from, plus one; negative when the filter could not be loaded.
     pub(crate) listener: AtomicI32,
     /// The rule set, plus one.
