@@ -384,6 +384,24 @@ const ROWS: &[Row] = &[
         Succeeds,
         &[EROFS, EBUSY, EXDEV, ENOENT, EACCES],
     ),
+    row(
+        "sec_inv_10_set_user_id",
+        |w| vec!["set-id".into(), at(&w.workspace, "keep"), "4755".into()],
+        Succeeds,
+        &[EPERM],
+    ),
+    row(
+        "sec_inv_10_set_group_id",
+        |w| vec!["set-id".into(), at(&w.workspace, "keep"), "2755".into()],
+        Succeeds,
+        &[EPERM],
+    ),
+    row(
+        "sec_inv_10_create_set_user_id",
+        |w| vec!["create-set-id".into(), at(&w.workspace, "new")],
+        Succeeds,
+        &[EPERM],
+    ),
     // The kernel (ST-19).
     row(
         "st_19_core_pattern",

@@ -92,6 +92,24 @@ fn attempt<'a>(what: &str, argument: &dyn Fn(usize) -> &'a str) -> Tried {
                 std::fs::Permissions::from_mode(0o777),
             ))
         }
+        "set-id" => {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = u32::from_str_radix(argument(1), 8).unwrap();
+            done(std::fs::set_permissions(
+                path,
+                std::fs::Permissions::from_mode(mode),
+            ))
+        }
+        "create-set-id" => {
+            use std::os::unix::fs::OpenOptionsExt as _;
+            done(
+                std::fs::OpenOptions::new()
+                    .write(true)
+                    .create_new(true)
+                    .mode(0o4755)
+                    .open(path),
+            )
+        }
         "mknod" => call(
             libc::SYS_mknodat,
             [

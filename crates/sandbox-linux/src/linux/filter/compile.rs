@@ -302,6 +302,36 @@ mod tests {
         );
     }
 
+    /// SEC-INV-10: no set-id file is left behind; a mode that is not looked at does not matter.
+    #[test]
+    fn set_id_bits_are_refused_wherever_a_mode_is_given() {
+        let program = compile(both()[1]);
+        let made = |number: libc::c_long, arguments: [u64; 6]| {
+            run(&program, OUR_ARCHITECTURE, number as u32, arguments)
+        };
+        let refused = RETURN_ERRNO | libc::EPERM as u32;
+        let create = (libc::O_CREAT | libc::O_WRONLY) as u64;
+        for bits in [0o4755, 0o2755, 0o6755] {
+            assert_eq!(made(libc::SYS_fchmodat, [0, 0, bits, 0, 0, 0]), refused);
+            assert_eq!(made(452, [0, 0, bits, 0, 0, 0]), refused);
+            assert_eq!(made(libc::SYS_fchmod, [0, bits, 0, 0, 0, 0]), refused);
+            assert_eq!(made(libc::SYS_openat, [0, 0, create, bits, 0, 0]), refused);
+            assert_eq!(
+                made(libc::SYS_openat, [0, 0, libc::O_TMPFILE as u64, bits, 0, 0]),
+                refused
+            );
+            assert_eq!(made(libc::SYS_openat, [0, 0, 0, bits, 0, 0]), RETURN_ALLOW);
+        }
+        assert_eq!(
+            made(libc::SYS_fchmodat, [0, 0, 0o1777, 0, 0, 0]),
+            RETURN_ALLOW
+        );
+        assert_eq!(
+            made(libc::SYS_openat, [0, 0, create, 0o755, 0, 0]),
+            RETURN_ALLOW
+        );
+    }
+
     #[test]
     fn namespaces_are_refused_and_threads_allowed() {
         let program = compile(both()[1]);

@@ -84,6 +84,7 @@ const fn check(number: libc::c_long, check: &'static Check, reason: &'static str
 const SYS_QUOTACTL_FD: libc::c_long = 443;
 const SYS_PROCESS_MRELEASE: libc::c_long = 448;
 const SYS_SET_MEMPOLICY_HOME_NODE: libc::c_long = 450;
+const SYS_FCHMODAT2: libc::c_long = 452;
 const SYS_STATMOUNT: libc::c_long = 457;
 const SYS_LISTMOUNT: libc::c_long = 458;
 const SYS_LSM_GET_SELF_ATTR: libc::c_long = 459;
@@ -222,6 +223,35 @@ const COMMON: &[Rule] = &[
         &PERSONALITIES,
         "switches kernel protections off",
     ),
+    check(
+        libc::SYS_fchmod,
+        &NO_SET_ID_IN_1,
+        "leaves set-id files for the host",
+    ),
+    check(
+        libc::SYS_fchmodat,
+        &NO_SET_ID_IN_2,
+        "leaves set-id files for the host",
+    ),
+    check(
+        SYS_FCHMODAT2,
+        &NO_SET_ID_IN_2,
+        "leaves set-id files for the host",
+    ),
+    check(
+        libc::SYS_mknodat,
+        &NO_SET_ID_IN_2,
+        "leaves set-id files for the host",
+    ),
+    check(
+        libc::SYS_openat,
+        &NO_SET_ID_OPENED_AT,
+        "leaves set-id files for the host",
+    ),
+    absent(
+        libc::SYS_openat2,
+        "its mode lies in memory where a filter cannot read it; callers fall back to openat",
+    ),
     Rule {
         number: libc::SYS_connect,
         action: Action::Ask,
@@ -229,9 +259,68 @@ const COMMON: &[Rule] = &[
     },
 ];
 
+/// `S_ISUID | S_ISGID`.
+const SET_ID: u32 = 0o6000;
+
+/// A file that changes its user's identity when it is run would be left behind for the host: as the owner's own, even
+/// where the sandbox runs as nobody (id-mapped mounts translate, and `nosuid` binds only our mount).
+macro_rules! no_set_id {
+    ($argument:literal) => {
+        Check {
+            cases: &[Case {
+                conditions: &[Condition::AnyBit($argument, SET_ID)],
+                then: Verdict::Refuse(EPERM),
+            }],
+            otherwise: Verdict::Allow,
+        }
+    };
+}
+const NO_SET_ID_IN_1: Check = no_set_id!(1);
+const NO_SET_ID_IN_2: Check = no_set_id!(2);
+
+/// `O_CREAT` and the bit of `O_TMPFILE`: without them the mode is not looked at and may hold anything.
+const MAKES_FILE: u32 = libc::O_CREAT as u32 | 0o20_000_000;
+macro_rules! no_set_id_made {
+    ($flags:literal, $mode:literal) => {
+        Check {
+            cases: &[Case {
+                conditions: &[
+                    Condition::AnyBit($flags, MAKES_FILE),
+                    Condition::AnyBit($mode, SET_ID),
+                ],
+                then: Verdict::Refuse(EPERM),
+            }],
+            otherwise: Verdict::Allow,
+        }
+    };
+}
+const NO_SET_ID_OPENED_AT: Check = no_set_id_made!(2, 3);
+#[cfg(target_arch = "x86_64")]
+const NO_SET_ID_OPENED: Check = no_set_id_made!(1, 2);
+
 /// Calls that only x86_64 has.
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: &[Rule] = &[
+    check(
+        libc::SYS_chmod,
+        &NO_SET_ID_IN_1,
+        "leaves set-id files for the host",
+    ),
+    check(
+        libc::SYS_creat,
+        &NO_SET_ID_IN_1,
+        "leaves set-id files for the host",
+    ),
+    check(
+        libc::SYS_mknod,
+        &NO_SET_ID_IN_1,
+        "leaves set-id files for the host",
+    ),
+    check(
+        libc::SYS_open,
+        &NO_SET_ID_OPENED,
+        "leaves set-id files for the host",
+    ),
     refuse(libc::SYS_iopl, "hardware ports"),
     refuse(libc::SYS_ioperm, "hardware ports"),
     refuse(
