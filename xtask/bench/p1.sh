@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # P-1: `agent-mcp exec -- true` against bwrap with an equal filesystem view, round-robin. Needs bwrap and python3.
 set -euo pipefail
-cargo build -q --release -p agent-mcp
-OURS=$(pwd)/target/release/agent-mcp
+# As released: static, so that a start loads no library.
+cargo xtask release
+OURS=$(pwd)/target/$(rustc -vV | sed -n 's/^host: //p')/release/agent-mcp
 command -v bwrap >/dev/null || { echo "needs: bwrap"; exit 1; }
 WS=$(mktemp -d); STATE=$(mktemp -d); trap 'rm -rf "$WS" "$STATE"' EXIT
 [ "$(id -u)" != 0 ] || [ -z "${BENCH_USER:-}" ] || { chown -R "$BENCH_USER" "$WS" "$STATE"; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # P-4, second half: resident memory of an idle `agent-mcp serve`, after initialize. Target: at most 25 MiB.
 set -euo pipefail
-cargo build -q --release -p agent-mcp
-OURS=$(pwd)/target/release/agent-mcp
+cargo xtask release
+OURS=$(pwd)/target/$(rustc -vV | sed -n 's/^host: //p')/release/agent-mcp
 W=$(mktemp -d); trap 'rm -rf "$W"' EXIT
 mkdir "$W/ws"
 cat > "$W/agent.yaml" <<Y

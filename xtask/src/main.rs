@@ -1,9 +1,11 @@
-//! One entry for the chores of this repository: `cargo xtask requirements [--check]`, `cargo xtask bench [NAME…]`.
+//! One entry for the chores of this repository: `cargo xtask requirements [--check]`, `cargo xtask bench [NAME…]`,
+//! `cargo xtask release`.
 //!
 //! Absent here: nothing of the product depends on this crate, and it depends on nothing of the product.
 #![forbid(unsafe_code)]
 
 mod bench;
+mod release;
 mod requirements;
 
 use std::process::ExitCode;
@@ -15,9 +17,10 @@ fn main() -> ExitCode {
         ["requirements"] => requirements::write(),
         ["requirements", "--check"] => requirements::check(),
         ["bench", names @ ..] => bench::run(names),
+        ["release"] => release::build(),
         _ => {
             eprintln!(
-                "usage: cargo xtask requirements [--check] | bench [p1 p2 p3 p4 p7 p8 rss …]"
+                "usage: cargo xtask requirements [--check] | release | bench [p1 p2 p3 p4 p7 p8 rss …]"
             );
             return ExitCode::from(2);
         }
