@@ -151,7 +151,13 @@ fn nearly_right() -> impl Strategy<Value = (ToolName, Value)> {
         (ToolName::TaskUpdate, json!({"operation": "add"})),
         (ToolName::Dir, json!({"path": "a", "operation": "list"})),
     ];
-    let changes = proptest::collection::vec((select(field_names()), any_json()), 0..3);
+    // Often of the right kind, so that the call is right as well.
+    let value = prop_oneof![
+        any_json(),
+        (1u64..9).prop_map(Value::from),
+        "[a-z]{1,3}".prop_map(Value::from),
+    ];
+    let changes = proptest::collection::vec((select(field_names()), value), 0..4);
     (select(right), changes).prop_map(|((tool, mut arguments), changes)| {
         for (name, value) in changes {
             arguments[name] = value;

@@ -350,10 +350,57 @@ fn x_repeat_fingerprints() {
     assert_eq!(read, fingerprint(&parsed("file_read", spelled)));
     let list = fingerprint(&parsed("dir", json!({"path": "a", "operation": "list"})));
     assert_ne!(read, list);
-    assert_ne!(
-        read,
-        fingerprint(&parsed("file_read", json!({"path": "b"})))
-    );
+}
+
+/// X-REPEAT: every argument counts, so that another range or another stdin is no repetition.
+#[test]
+fn x_repeat_every_argument_changes_the_fingerprint() {
+    for (tool, call, other) in [
+        (
+            "file_search",
+            json!({"root": "a", "mode": "text", "query": "q", "max_results": 1, "tail_lines": 1}),
+            json!({"root": "b", "mode": "regex", "query": "r", "max_results": 2, "tail_lines": 2}),
+        ),
+        (
+            "file_read",
+            json!({"path": "a", "mode": "range", "start": 1, "length": 1}),
+            json!({"path": "b", "mode": "whole", "start": 2, "length": 2}),
+        ),
+        (
+            "file_edit",
+            json!({"path": "a", "operation": "rename", "content": "", "patch": "{}", "expected_sha256": "0", "new_path": "n"}),
+            json!({"path": "b", "operation": "delete", "content": "c", "patch": "", "expected_sha256": "1", "new_path": "o"}),
+        ),
+        (
+            "process_run",
+            json!({"executable": "a", "args": ["x", "y"], "cwd": "c", "timeout_seconds": 1, "stdin": ""}),
+            json!({"executable": "b", "args": ["x y"], "cwd": "d", "timeout_seconds": 2, "stdin": "i"}),
+        ),
+        (
+            "task_update",
+            json!({"operation": "add", "task_id": "a", "description": "d", "depends_on": [], "budget_class": "1K",
+                "optimistic_tokens": 1, "most_likely_tokens": 1, "pessimistic_tokens": 1,
+                "requires_external_effect": true, "required_tools": []}),
+            json!({"operation": "set_estimate", "task_id": "b", "description": "e", "depends_on": ["x"],
+                "budget_class": "2K", "optimistic_tokens": 2, "most_likely_tokens": 2, "pessimistic_tokens": 2,
+                "requires_external_effect": false, "required_tools": ["dir"]}),
+        ),
+        (
+            "dir",
+            json!({"path": "a", "operation": "mkdir"}),
+            json!({"path": "b", "operation": "rmdir"}),
+        ),
+    ] {
+        for (name, value) in other.as_object().expect("an object") {
+            let mut changed = call.clone();
+            changed[name] = value.clone();
+            assert_ne!(
+                fingerprint(&parsed(tool, call.clone())),
+                fingerprint(&parsed(tool, changed)),
+                "{tool} {name}"
+            );
+        }
+    }
 }
 
 /// L1 sees the operation of each tool.
