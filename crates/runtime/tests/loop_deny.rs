@@ -251,7 +251,7 @@ async fn design_8_4_the_fourth_refusal_ends_the_run() {
     stage.assert_clean();
 }
 
-/// SEC-INV-01: whatever the model says about its permissions changes none of them.
+/// UC-08, SEC-INV-01: whatever the model says about its permissions changes none of them.
 #[tokio::test]
 async fn sec_inv_01_the_model_cannot_give_itself_rights() {
     let mut greedy = task("t1", "write /etc/x", &[], true, &["file_edit"]);

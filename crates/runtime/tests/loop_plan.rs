@@ -143,7 +143,7 @@ async fn survive_9_no_plan_is_no_plan() {
     stage.model.assert_finished();
 }
 
-/// PLN-04, PLN-05, AGT-01: the model adds a Task on the way; the path is computed anew, and the run ends only with it.
+/// UC-07, PLN-04, PLN-05, AGT-01: the model adds a Task on the way; the path is computed anew, and the run ends only with it.
 #[tokio::test]
 async fn pln_04_a_task_added_on_the_way_is_done_too() {
     let mut added = task("t2", "write b.txt", &["t1"], true, &["file_edit"]);

@@ -264,7 +264,7 @@ async fn at_06_an_image_for_a_blind_model_is_refused() {
     assert_eq!(refusal.code, Code::ImageInvalid);
 }
 
-/// OLL-09: images go to planning and to the Task.
+/// UC-03, OLL-09: images go to planning and to the Task.
 #[tokio::test]
 async fn oll_09_images_reach_planning_and_execution() {
     let stage = stage(talk(

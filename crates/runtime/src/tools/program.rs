@@ -21,6 +21,15 @@ impl Walker {
         policy: &EffectivePolicy,
         arguments: &ToolArguments,
     ) -> Result<WalkedTargets, Refusal> {
+        self.walk_targets(policy, arguments)
+            .map_err(|refusal| name_the_right(refusal, arguments))
+    }
+
+    fn walk_targets(
+        &self,
+        policy: &EffectivePolicy,
+        arguments: &ToolArguments,
+    ) -> Result<WalkedTargets, Refusal> {
         let paths = match arguments {
             ToolArguments::TaskUpdate(_) => return Ok(WalkedTargets::Graph),
             ToolArguments::ProcessRun(call) => {
@@ -175,4 +184,17 @@ fn open_program(path: &Path) -> io::Result<cap_std::fs::File> {
     };
     cap_std::fs::Dir::open_ambient_dir(directory, cap_std::ambient_authority())?
         .open_with(name, &os::read_options())
+}
+
+/// A walk knows no rights; the call does. People want to read which one was missing.
+fn name_the_right(refusal: Refusal, arguments: &ToolArguments) -> Refusal {
+    let wanted = arguments
+        .paths()
+        .into_iter()
+        .flat_map(|(_, rights)| rights.iter().collect::<Vec<_>>())
+        .next();
+    match (refusal.code, refusal.required, wanted) {
+        (Code::PathDenied, None, Some(right)) => refusal.requiring(right),
+        _ => refusal,
+    }
 }
