@@ -496,6 +496,33 @@ const ROWS: &[Row] = &[
         MachineMayLack("dev.tty.legacy_tiocsti"),
         &[EPERM],
     ),
+    // Init must stay able to watch (ST-11). Unconfined, pid 1 is the machine's own, so there is no control.
+    row(
+        "st_11_limits_of_init",
+        p!["limit-of", "1"],
+        Control::None,
+        &[EPERM],
+    ),
+    row(
+        "st_11_priority_of_init",
+        p!["nice-of", "0", "1"],
+        Control::None,
+        &[EPERM],
+    ),
+    row(
+        "st_11_priority_of_everyone",
+        p!["nice-of", "2", "0"],
+        Control::None,
+        &[EPERM],
+    ),
+    row(
+        "st_11_processor_of_init",
+        p!["affinity-of", "1"],
+        Control::None,
+        &[EPERM],
+    ),
+    works("st_11_own_limits", p!["limit-of", "0"], "OK"),
+    works("st_11_own_processor", p!["affinity-of", "0"], "OK"),
     // Network none (SEC-INV-06, ST-12, AT-10).
     row(
         "sec_inv_06_tcp",

@@ -188,6 +188,22 @@ fn attempt<'a>(what: &str, argument: &dyn Fn(usize) -> &'a str) -> Tried {
             Ok(String::from_utf8_lossy(&two).into())
         }
         "private-socket" => private_socket(argument(0)),
+        "limit-of" => {
+            let mut limits = [0u64; 2];
+            let resource = i64::from(libc::RLIMIT_CORE);
+            call(
+                libc::SYS_prlimit64,
+                [number(0), resource, 0, limits.as_mut_ptr() as i64, 0, 0],
+            )
+        }
+        "nice-of" => call(libc::SYS_setpriority, [number(0), number(1), 19, 0, 0, 0]),
+        "affinity-of" => {
+            let mut set = [u64::MAX; 16];
+            call(
+                libc::SYS_sched_setaffinity,
+                [number(0), 128, set.as_mut_ptr() as i64, 0, 0, 0],
+            )
+        }
         "kill-0" => call(libc::SYS_kill, [number(0), 0, 0, 0, 0, 0]),
         _ => network(what, argument).or_else(|error| {
             if error.kind() == std::io::ErrorKind::Unsupported {

@@ -252,6 +252,41 @@ const COMMON: &[Rule] = &[
         libc::SYS_openat2,
         "its mode lies in memory where a filter cannot read it; callers fall back to openat",
     ),
+    check(
+        libc::SYS_prlimit64,
+        &OWN_LIMITS_ONLY,
+        "limits of init would blind its memory watcher",
+    ),
+    check(
+        libc::SYS_sched_setscheduler,
+        &NOT_INIT,
+        "an idle init watches nothing",
+    ),
+    check(
+        libc::SYS_sched_setparam,
+        &NOT_INIT,
+        "an idle init watches nothing",
+    ),
+    check(
+        libc::SYS_sched_setattr,
+        &NOT_INIT,
+        "an idle init watches nothing",
+    ),
+    check(
+        libc::SYS_sched_setaffinity,
+        &NOT_INIT,
+        "init on a crowded processor watches late",
+    ),
+    check(
+        libc::SYS_setpriority,
+        &PRIORITIES,
+        "an init of low priority watches late",
+    ),
+    check(
+        libc::SYS_ioprio_set,
+        &DISK_PRIORITIES,
+        "an init of low priority watches late",
+    ),
     Rule {
         number: libc::SYS_connect,
         action: Action::Ask,
@@ -297,6 +332,45 @@ macro_rules! no_set_id_made {
 const NO_SET_ID_OPENED_AT: Check = no_set_id_made!(2, 3);
 #[cfg(target_arch = "x86_64")]
 const NO_SET_ID_OPENED: Check = no_set_id_made!(1, 2);
+
+const fn allow_but(cases: &'static [Case]) -> Check {
+    Check {
+        cases,
+        otherwise: Verdict::Allow,
+    }
+}
+
+/// Init runs under the programs' own user, so the kernel would let them slow it down or starve its watchers.
+const OWN_LIMITS_ONLY: Check = Check {
+    cases: &[family(&[Condition::Equals(0, 0)], Verdict::Allow)],
+    otherwise: Verdict::Refuse(EPERM),
+};
+const NOT_INIT: Check = Check {
+    cases: &[family(&[Condition::Equals(0, 1)], Verdict::Refuse(EPERM))],
+    otherwise: Verdict::Allow,
+};
+/// `setpriority` and `ioprio_set` name a kind first; a whole user includes init.
+const PRIORITIES: Check = allow_but(&[
+    family(
+        &[
+            Condition::Equals(0, libc::PRIO_PROCESS),
+            Condition::Equals(1, 1),
+        ],
+        Verdict::Refuse(EPERM),
+    ),
+    family(
+        &[Condition::Equals(0, libc::PRIO_USER)],
+        Verdict::Refuse(EPERM),
+    ),
+]);
+const DISK_PRIORITIES: Check = allow_but(&[
+    // IOPRIO_WHO_PROCESS and IOPRIO_WHO_USER.
+    family(
+        &[Condition::Equals(0, 1), Condition::Equals(1, 1)],
+        Verdict::Refuse(EPERM),
+    ),
+    family(&[Condition::Equals(0, 3)], Verdict::Refuse(EPERM)),
+]);
 
 /// Calls that only x86_64 has.
 #[cfg(target_arch = "x86_64")]
