@@ -53,7 +53,7 @@ fn hashed(facts: ProgramFacts, number: u8) -> ProgramFacts {
 
 const PYTHON: &str = "/opt/py/bin/python3.11";
 
-/// SEC-INV-05, AT-09, PRC-01, PRC-02, PRC-03, PRC-07: an alias starts the pinned path with the pinned bytes, or nothing.
+/// SEC-INV-05, ST-07, ST-08, AT-09, PRC-01, PRC-02, PRC-03, PRC-07: an alias starts the pinned path with the pinned bytes, or nothing.
 #[test]
 fn sec_inv_05_at_09_prc_01_prc_02_prc_03_entries_are_pinned() {
     let policy = frozen(|_| ());
