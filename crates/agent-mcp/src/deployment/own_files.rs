@@ -60,12 +60,17 @@ impl AbsenceGuard {
     pub fn start(policy: &EffectivePolicy, state: &Path) -> Result<Self, Fault> {
         let directory = state.join("absent");
         check_markers(&directory)?;
-        let watched: Vec<PathBuf> = policy
-            .own_files()
+        let exists = |path: &Path| std::fs::symlink_metadata(path).is_ok();
+        let own = policy.own_files();
+        // What lies in a directory of ours that is there is masked with it.
+        let masked = |path: &PathBuf| {
+            own.iter()
+                .any(|other| other != path && path.starts_with(other) && exists(other))
+        };
+        let watched: Vec<PathBuf> = own
             .iter()
-            .filter(|own| {
-                std::fs::symlink_metadata(own).is_err()
-                    && policy.rights_at(own).allows(Right::Write)
+            .filter(|path| {
+                !exists(path) && policy.rights_at(path).allows(Right::Write) && !masked(path)
             })
             .cloned()
             .collect();
