@@ -4,9 +4,11 @@
 use policy::config::{Config, Finding, Loaded, MountAccess, Profile, Source};
 use policy::effective::{
     Ceiling, EntryExecutable, EntryKind, GrantedRoot, NetworkPolicy, Origin, PartialRule,
-    RehashRule, ResourceLimits, RootKind, ShellRule,
+    RehashRule, ResourceLimits, RootKind, Sha256Digest, ShellRule,
 };
-use policy::{Blame, Code, EffectivePolicy, Fault, PolicyDraft, Refusal, Rights, SandboxMode};
+use policy::{
+    Blame, Code, EffectivePolicy, Fault, PolicyDraft, Refusal, Right, Rights, SandboxMode,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,10 +17,13 @@ use std::time::Duration;
 mod own_files;
 mod pin;
 mod places;
+mod trust;
+mod width;
 
 pub use own_files::{AbsenceGuard, GuardedBackend};
 pub use pin::{identity_of, pin};
-pub use places::{Places, base_directory, find_configuration};
+pub use places::{Found, Places, base_directory, find_configuration};
+pub use trust::trust;
 
 /// Private areas of one Task (`TMPDIR`, `HOME`, `/dev/shm`) together.
 const PRIVATE_BYTES: u64 = 512 * 1024 * 1024;
@@ -45,6 +50,11 @@ pub enum DeploymentError {
     NoConfiguration {
         /// Where it was looked for.
         looked: Vec<PathBuf>,
+    },
+    /// A file was found in the working directory that no person has named as it is now.
+    Untrusted {
+        /// The file.
+        file: PathBuf,
     },
     /// The file cannot be read.
     Unreadable(Fault),
@@ -74,13 +84,62 @@ pub struct ReadConfiguration {
     pub file: PathBuf,
     /// Its meaning and its warnings.
     pub loaded: Loaded,
+    /// The bytes of both files.
+    pub fingerprint: Sha256Digest,
 }
 
-/// Reads a configuration and `agent.local.yaml` beside it (DESIGN §10.1).
+/// The configuration that a command works with: the named one, or the first one found.
 ///
 /// # Errors
-/// Unreadable, or every finding at once.
-pub fn read_configuration(file: &Path) -> Result<ReadConfiguration, DeploymentError> {
+/// None there, one that no person has named as it is now, unreadable, or every finding at once.
+pub fn locate(named: Option<&Path>) -> Result<ReadConfiguration, DeploymentError> {
+    let found =
+        find_configuration(named).map_err(|looked| DeploymentError::NoConfiguration { looked })?;
+    match found {
+        Found::Named(file) => {
+            let read = read_configuration(&file)?;
+            // What cannot be remembered has to be named again.
+            drop(trust(&file, &read.fingerprint));
+            Ok(read)
+        }
+        Found::InPlace(file) => {
+            let fingerprint = fingerprint_of(&file)?;
+            if !trust::is_trusted(&file, &fingerprint) {
+                return Err(DeploymentError::Untrusted { file });
+            }
+            let read = read_configuration(&file)?;
+            // What was judged is what is used.
+            if read.fingerprint != fingerprint {
+                return Err(DeploymentError::Untrusted { file });
+            }
+            Ok(read)
+        }
+        Found::Own(file) => read_configuration(&file),
+    }
+}
+
+/// The bytes of a configuration and of the local file beside it.
+///
+/// # Errors
+/// Unreadable.
+pub fn fingerprint_of(file: &Path) -> Result<Sha256Digest, DeploymentError> {
+    let (base, local) = read_both(file)?;
+    Ok(fingerprint(&base, local.as_deref()))
+}
+
+fn fingerprint(base: &[u8], local: Option<&[u8]>) -> Sha256Digest {
+    use sha2::{Digest, Sha256};
+    let mut hash = Sha256::new();
+    hash.update((base.len() as u64).to_le_bytes());
+    hash.update(base);
+    if let Some(local) = local {
+        hash.update([1]);
+        hash.update(local);
+    }
+    Sha256Digest(hash.finalize().into())
+}
+
+fn read_both(file: &Path) -> Result<(Vec<u8>, Option<Vec<u8>>), DeploymentError> {
     let base = read_bounded(file).map_err(DeploymentError::Unreadable)?;
     let local_path = places::local_file(file);
     let local = match std::fs::symlink_metadata(&local_path) {
@@ -88,8 +147,17 @@ pub fn read_configuration(file: &Path) -> Result<ReadConfiguration, DeploymentEr
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => return Err(DeploymentError::Unreadable(unreadable(&local_path, error))),
     };
+    Ok((base, local))
+}
+
+/// Reads a configuration and `agent.local.yaml` beside it (DESIGN §10.1).
+///
+/// # Errors
+/// Unreadable, or every finding at once.
+pub fn read_configuration(file: &Path) -> Result<ReadConfiguration, DeploymentError> {
+    let (base, local) = read_both(file)?;
     let name = file.display().to_string();
-    let local_name = local_path.display().to_string();
+    let local_name = places::local_file(file).display().to_string();
     let mut sources = vec![Source {
         name: &name,
         text: &base,
@@ -104,6 +172,7 @@ pub fn read_configuration(file: &Path) -> Result<ReadConfiguration, DeploymentEr
     Ok(ReadConfiguration {
         file: file.to_owned(),
         loaded,
+        fingerprint: fingerprint(&base, local.as_deref()),
     })
 }
 
@@ -116,6 +185,7 @@ impl Deployment {
         let ReadConfiguration {
             file,
             loaded: Loaded { config, warnings },
+            ..
         } = read;
         let mut faults = Vec::new();
         let base =
@@ -198,6 +268,14 @@ impl Deployment {
         let places =
             Places::default_places().map_err(|fault| DeploymentError::Faults(vec![fault]))?;
         let root = resolve_directory(root, "--root")?;
+        if mode != SandboxMode::ReadOnly
+            && let Some(reason) = width::too_wide(&root)
+        {
+            let refusal = Refusal::new(Code::PathDenied, reason, root.display().to_string());
+            return Err(DeploymentError::Refusals(vec![
+                refusal.requiring(Right::Write),
+            ]));
+        }
         let rights = if mode == SandboxMode::ReadOnly {
             Rights::READ
         } else {
@@ -249,6 +327,17 @@ fn configured_roots(config: &Config, base: &Path, faults: &mut Vec<Fault>) -> Ve
     };
     for (index, path) in config.sandbox.workspaces.iter().enumerate() {
         match resolve(&base.join(path)) {
+            Ok((path, RootKind::Directory))
+                if workspace_rights.allows(Right::Write) && width::too_wide(&path).is_some() =>
+            {
+                let reason = width::too_wide(&path).unwrap_or_default();
+                faults.push(bad_path(
+                    config,
+                    format!("sandbox.workspaces[{index}]"),
+                    &path,
+                    reason,
+                ));
+            }
             Ok((path, RootKind::Directory)) => roots.push(GrantedRoot {
                 path,
                 kind: RootKind::Directory,
@@ -278,6 +367,17 @@ fn configured_roots(config: &Config, base: &Path, faults: &mut Vec<Fault>) -> Ve
             MountAccess::ReadWriteDelete => Rights::READ_WRITE_DELETE,
         };
         match resolve(&base.join(&mount.path)) {
+            Ok((path, RootKind::Directory))
+                if rights.allows(Right::Write) && width::too_wide(&path).is_some() =>
+            {
+                let reason = width::too_wide(&path).unwrap_or_default();
+                faults.push(bad_path(
+                    config,
+                    format!("sandbox.mounts[{index}].path"),
+                    &path,
+                    reason,
+                ));
+            }
             Ok((path, kind)) => {
                 roots.push(GrantedRoot {
                     path,

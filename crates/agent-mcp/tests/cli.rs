@@ -183,9 +183,9 @@ fn x_schema_broken_configurations() {
 /// `init` writes what `check` accepts, and never overwrites.
 #[test]
 fn init_writes_and_never_overwrites() {
-    let directory = tempfile::tempdir().unwrap();
+    let (directory, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let run = |words: &[&str]| {
-        command(directory.path())
+        command(state.path())
             .current_dir(directory.path())
             .args(words)
             .output()
@@ -222,7 +222,7 @@ fn own_files_cannot_be_made() {
     let run = |script: &str| {
         command(state.path())
             .current_dir(&base)
-            .args(["exec", "--", "sh", "-c", script])
+            .args(["exec", "--config", "agent.yaml", "--", "sh", "-c", script])
             .output()
             .unwrap()
     };
@@ -244,4 +244,147 @@ fn own_files_cannot_be_made() {
     );
     assert!(!base.join("agent.local.yaml").exists());
     assert_eq!(run("true").status.code(), Some(0), "control");
+}
+
+/// SEC-INV-01, users.md 8: a configuration that a confined program wrote into the working directory is not obeyed by the next
+/// run. Control: a person who names it gets it.
+#[test]
+fn sec_inv_01_a_written_configuration_is_not_obeyed() {
+    if !can_confine() {
+        return;
+    }
+    let (workspace, state, outside) = (
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let secret = outside.path().canonicalize().unwrap().join("secret");
+    std::fs::write(&secret, "the secret").unwrap();
+    let run = |words: &[&str]| {
+        command(state.path())
+            .current_dir(workspace.path())
+            .args(words)
+            .output()
+            .unwrap()
+    };
+    let yaml = format!(
+        "schema_version: 2\nollama: {{model: m}}\nsandbox: {{workspaces: [.], mounts: [{{path: {}, access: read_only}}]}}\n",
+        outside.path().canonicalize().unwrap().display()
+    );
+    let write = format!("printf '%s' '{yaml}' > agent.yaml");
+    assert_eq!(
+        run(&["exec", "--", "sh", "-c", &write]).status.code(),
+        Some(0),
+        "control: it can be written"
+    );
+    let read = secret.display().to_string();
+    for words in [
+        &["exec", "--", "cat", &read][..],
+        &["check"],
+        &["run", "x"],
+        &["serve"],
+    ] {
+        let output = run(words);
+        assert_ne!(output.status.code(), Some(0), "{words:?}");
+        assert!(!text(&output.stdout).contains("the secret"));
+        assert!(
+            text(&output.stderr).contains("--config agent.yaml"),
+            "{words:?}: {}",
+            text(&output.stderr)
+        );
+    }
+    let named = run(&["exec", "--config", "agent.yaml", "--", "cat", &read]);
+    assert_eq!(
+        text(&named.stdout),
+        "the secret",
+        "control: {}",
+        text(&named.stderr)
+    );
+    // Named once, it is found from now on, until it changes.
+    assert_eq!(run(&["exec", "--", "true"]).status.code(), Some(0));
+    std::fs::write(workspace.path().join("agent.yaml"), yaml + "# changed\n").unwrap();
+    assert_eq!(run(&["exec", "--", "true"]).status.code(), Some(125));
+}
+
+/// The report goes to the file that was named, not through a link that the command puts there; a FIFO does not hang it.
+#[test]
+#[cfg(unix)]
+fn the_report_follows_no_link() {
+    if !can_confine() {
+        return;
+    }
+    let (workspace, state, outside) = (
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let victim = outside.path().join("victim");
+    std::fs::write(&victim, "untouched").unwrap();
+    let script = format!("rm -f r.json; ln -s {} r.json", victim.display());
+    let run = |report: &str, script: &str| {
+        command(state.path())
+            .current_dir(workspace.path())
+            .args([
+                "exec",
+                "--report",
+                "json",
+                "--report-file",
+                report,
+                "--",
+                "sh",
+                "-c",
+                script,
+            ])
+            .output()
+            .unwrap()
+    };
+    assert_eq!(run("r.json", &script).status.code(), Some(0));
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "untouched");
+    // The link is there now, before the start.
+    assert_eq!(run("r.json", "true").status.code(), Some(125));
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "untouched");
+    assert_eq!(
+        run("fifo-made-by-nobody.json", "true").status.code(),
+        Some(0),
+        "control"
+    );
+}
+
+/// NFR-01: what is no workspace is refused as one: the system's directories, shared ones, and the home directory.
+#[test]
+fn nfr_01_no_workspace_is_too_wide() {
+    let (workspace, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let home = state.path().canonicalize().unwrap().display().to_string();
+    for root in ["/", "/etc", "/usr", "/tmp", &home] {
+        let output = command(state.path())
+            .current_dir(workspace.path())
+            .args(["exec", "--root", root, "--", "true"])
+            .output()
+            .unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(126),
+            "{root}: {}",
+            text(&output.stderr)
+        );
+        assert!(
+            text(&output.stderr).contains("policy.path_denied"),
+            "{root}"
+        );
+        let configured = Place::new(
+            "http://127.0.0.1:9",
+            &format!("sandbox: {{workspaces: [{root}]}}\n"),
+        );
+        let output = configured
+            .command(&["check"])
+            .env("HOME", &home)
+            .output()
+            .unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{root}: {}",
+            text(&output.stdout)
+        );
+    }
 }

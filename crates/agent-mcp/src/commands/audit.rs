@@ -3,7 +3,7 @@
 use super::opening::{configured_locale, flag_locale, report};
 use crate::books;
 use crate::cli::{AuditAction, AuditArgs, AuditShowArgs, AuditVerifyArgs, Common};
-use crate::deployment::{Places, base_directory, find_configuration, read_configuration};
+use crate::deployment::{DeploymentError, Places, base_directory, locate};
 use crate::exit;
 use crate::locale::Locale;
 use crate::terminal::{Terminal, out};
@@ -35,9 +35,9 @@ pub fn run(arguments: &AuditArgs) -> u8 {
 
 /// Where the log is: the configuration's place, or the default one where there is no configuration.
 fn places(common: &Common) -> Result<(Places, Locale), u8> {
-    let file = match find_configuration(common.config.as_deref()) {
-        Ok(file) => file,
-        Err(_) => {
+    let read = match locate(common.config.as_deref()) {
+        Ok(read) => read,
+        Err(DeploymentError::NoConfiguration { .. }) => {
             let locale = flag_locale(common.lang.as_deref())?;
             return match Places::default_places() {
                 Ok(places) => Ok((places, locale)),
@@ -47,13 +47,10 @@ fn places(common: &Common) -> Result<(Places, Locale), u8> {
                 }
             };
         }
-    };
-    let read = match read_configuration(&file) {
-        Ok(read) => read,
         Err(problem) => return Err(report(&flag_locale(common.lang.as_deref())?, &problem)),
     };
     let locale = configured_locale(common.lang.as_deref(), &read)?;
-    match base_directory(&file).and_then(|base| Places::of(&read.loaded.config, &base)) {
+    match base_directory(&read.file).and_then(|base| Places::of(&read.loaded.config, &base)) {
         Ok(places) => Ok((places, locale)),
         Err(fault) => {
             Terminal::new(&locale).fault(&fault);

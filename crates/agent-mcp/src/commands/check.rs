@@ -2,9 +2,7 @@
 
 use super::opening::{configured_locale, finding_line, flag_locale, report};
 use crate::cli::CheckArgs;
-use crate::deployment::{
-    Deployment, DeploymentError, Narrowing, find_configuration, read_configuration,
-};
+use crate::deployment::{Deployment, DeploymentError, Narrowing, locate};
 use crate::exit;
 use crate::locale::Locale;
 use crate::terminal::{Terminal, out};
@@ -32,22 +30,20 @@ struct Row {
 
 /// Does it.
 pub fn run(arguments: &CheckArgs) -> u8 {
-    let file = match find_configuration(arguments.common.config.as_deref()) {
-        Ok(file) => file,
-        Err(looked) => {
-            return match flag_locale(arguments.common.lang.as_deref()) {
-                Ok(locale) => report(&locale, &DeploymentError::NoConfiguration { looked }),
-                Err(code) => code,
-            };
-        }
-    };
-    let read = match read_configuration(&file) {
+    let read = match locate(arguments.common.config.as_deref()) {
         Ok(read) => read,
         Err(problem) => {
             let locale = match flag_locale(arguments.common.lang.as_deref()) {
                 Ok(locale) => locale,
                 Err(code) => return code,
             };
+            let nothing_to_show = matches!(
+                problem,
+                DeploymentError::NoConfiguration { .. } | DeploymentError::Untrusted { .. }
+            );
+            if nothing_to_show {
+                return report(&locale, &problem);
+            }
             return print(
                 arguments.json,
                 &locale,
@@ -100,7 +96,7 @@ fn problem_rows(locale: &Locale, problem: &DeploymentError) -> Vec<Row> {
                 detail: finding_line(locale, finding),
             })
             .collect(),
-        DeploymentError::NoConfiguration { .. } => Vec::new(),
+        DeploymentError::NoConfiguration { .. } | DeploymentError::Untrusted { .. } => Vec::new(),
         DeploymentError::Unreadable(fault) => vec![error(locale.text(&fault.message()))],
         DeploymentError::Faults(faults) => faults
             .iter()

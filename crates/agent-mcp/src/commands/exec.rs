@@ -4,9 +4,7 @@
 use super::opening::{configured_locale, flag_locale, report};
 use crate::books::{Books, Writer};
 use crate::cli::{ExecArgs, Mode};
-use crate::deployment::{
-    AbsenceGuard, Deployment, Narrowing, find_configuration, read_configuration,
-};
+use crate::deployment::{AbsenceGuard, Deployment, DeploymentError, Narrowing, locate};
 use crate::exit;
 use crate::locale::Locale;
 use crate::terminal::{Terminal, err};
@@ -22,6 +20,7 @@ pub fn run(arguments: &ExecArgs) -> u8 {
     let (deployment, locale) = match open(arguments) {
         Ok(opened) => opened,
         // Usage and configuration errors are ours, not the command's.
+        Err(exit::REFUSED) => return exit::EXEC_REFUSED,
         Err(_) => return exit::EXEC_SANDBOX,
     };
     let terminal = Terminal::new(&locale);
@@ -46,36 +45,30 @@ fn open(arguments: &ExecArgs) -> Result<(Deployment, Locale), u8> {
             exit::EXEC_SANDBOX
         })
     };
-    match find_configuration(common.config.as_deref()) {
-        Ok(file) => {
-            let narrowing = Narrowing {
-                mode,
-                root: arguments.root.clone(),
-                cwd: Some(cwd()?),
-            };
-            let read = match read_configuration(&file) {
-                Ok(read) => read,
-                Err(problem) => {
-                    return Err(report(&flag_locale(common.lang.as_deref())?, &problem));
-                }
-            };
-            let locale = configured_locale(common.lang.as_deref(), &read)?;
-            match Deployment::of(read, &narrowing) {
-                Ok(deployment) => Ok((deployment, locale)),
-                Err(problem) => Err(report(&locale, &problem)),
-            }
-        }
-        Err(_) => {
+    let read = match locate(common.config.as_deref()) {
+        Ok(read) => read,
+        Err(DeploymentError::NoConfiguration { .. }) => {
             let locale = flag_locale(common.lang.as_deref())?;
             let root = match &arguments.root {
                 Some(root) => root.clone(),
                 None => cwd()?,
             };
-            match Deployment::preset(mode.unwrap_or(SandboxMode::WorkspaceWrite), &root) {
+            return match Deployment::preset(mode.unwrap_or(SandboxMode::WorkspaceWrite), &root) {
                 Ok(deployment) => Ok((deployment, locale)),
                 Err(problem) => Err(report(&locale, &problem)),
-            }
+            };
         }
+        Err(problem) => return Err(report(&flag_locale(common.lang.as_deref())?, &problem)),
+    };
+    let narrowing = Narrowing {
+        mode,
+        root: arguments.root.clone(),
+        cwd: Some(cwd()?),
+    };
+    let locale = configured_locale(common.lang.as_deref(), &read)?;
+    match Deployment::of(read, &narrowing) {
+        Ok(deployment) => Ok((deployment, locale)),
+        Err(problem) => Err(report(&locale, &problem)),
     }
 }
 
@@ -85,6 +78,8 @@ fn confined(
     terminal: &Terminal<'_>,
 ) -> Result<u8, Fault> {
     let policy = &deployment.policy;
+    // Opened before anything runs: its name may lie where the command can put a link.
+    let report = open_report(arguments)?;
     let books = Books::open(&deployment.places, Writer::Inline)?;
     let guard = AbsenceGuard::start(policy, &deployment.places.state)?;
     let trace = TraceId::random();
@@ -181,7 +176,7 @@ fn confined(
     };
     books.audit.close().map_err(unrecorded)?;
     if arguments.report.is_some() {
-        write_report(arguments, &result, code)?;
+        write_report(report, &result, code)?;
     }
     Ok(code)
 }
@@ -227,11 +222,34 @@ fn say_error(terminal: &Terminal<'_>, error: &SandboxError, program: &str) -> u8
     }
 }
 
+/// The file that the report goes to, if one was named: a regular file, and no link at its end.
+fn open_report(arguments: &ExecArgs) -> Result<Option<std::fs::File>, Fault> {
+    let Some(path) = &arguments.report_file else {
+        return Ok(None);
+    };
+    let refused = |error: std::io::Error| crate::books::fault(Code::ToolFailed, path, error);
+    let mut options = std::fs::File::options();
+    options.write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        options.custom_flags(flags.bits() as i32);
+    }
+    let file = options.open(path).map_err(refused)?;
+    if !file.metadata().map_err(refused)?.is_file() {
+        return Err(refused(std::io::Error::other("not a regular file")));
+    }
+    file.set_len(0).map_err(refused)?;
+    Ok(Some(file))
+}
+
 fn write_report(
-    arguments: &ExecArgs,
+    file: Option<std::fs::File>,
     result: &Result<ExecReport, SandboxError>,
     code: u8,
 ) -> Result<(), Fault> {
+    use std::io::Write;
     let object = match result {
         Ok(done) => serde_json::json!({
             "v": 1, "exit_code": code, "end": done.end, "enforcement": done.enforcement,
@@ -241,10 +259,11 @@ fn write_report(
             serde_json::json!({ "v": 1, "exit_code": code, "error": { "code": error.code().as_str(), "detail": error.to_string() } })
         }
     };
-    match &arguments.report_file {
+    match file {
         None => err(&object.to_string()),
-        Some(path) => std::fs::write(path, object.to_string() + "\n")
-            .map_err(|error| crate::books::fault(Code::ToolFailed, path, error))?,
+        Some(mut file) => writeln!(file, "{object}").map_err(|error| {
+            crate::books::fault(Code::ToolFailed, Path::new("--report-file"), error)
+        })?,
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::opening::flag_locale;
 use crate::cli::InitArgs;
+use crate::deployment::{fingerprint_of, trust};
 use crate::exit;
 use crate::locale::{english, japanese};
 use crate::terminal::Terminal;
@@ -44,6 +45,15 @@ pub fn run(arguments: &InitArgs) -> u8 {
             for (path, new) in &written {
                 let id = if *new { "init.wrote" } else { "init.kept" };
                 terminal.say(&Message::new(id).with("path", path.display()));
+            }
+            // It was written by this person's own command just now.
+            let configuration = directory.join("agent.yaml");
+            if written
+                .iter()
+                .any(|(path, new)| *new && *path == configuration)
+                && let Ok(fingerprint) = fingerprint_of(&configuration)
+            {
+                drop(trust(&configuration, &fingerprint));
             }
             terminal.say(
                 &Message::new("init.next").with("config", directory.join("agent.yaml").display()),

@@ -1,10 +1,7 @@
 //! What most commands begin with: the configuration, the language, and what is wrong with either.
 
 use crate::cli::Common;
-use crate::deployment::{
-    Deployment, DeploymentError, Narrowing, ReadConfiguration, find_configuration,
-    read_configuration,
-};
+use crate::deployment::{Deployment, DeploymentError, Narrowing, ReadConfiguration, locate};
 use crate::exit;
 use crate::locale::{DEFAULT_LANGUAGE, Locale};
 use crate::terminal::{Terminal, err};
@@ -25,15 +22,7 @@ pub struct Opened {
 /// # Errors
 /// Everything wrong was printed; the exit code is returned.
 pub fn open(common: &Common, narrowing: &Narrowing) -> Result<Opened, u8> {
-    let file = match find_configuration(common.config.as_deref()) {
-        Ok(file) => file,
-        Err(looked) => {
-            let locale = flag_locale(common.lang.as_deref())?;
-            report(&locale, &DeploymentError::NoConfiguration { looked });
-            return Err(exit::USAGE);
-        }
-    };
-    let read = match read_configuration(&file) {
+    let read = match locate(common.config.as_deref()) {
         Ok(read) => read,
         Err(problem) => {
             let locale = flag_locale(common.lang.as_deref())?;
@@ -88,6 +77,10 @@ pub fn report(locale: &Locale, problem: &DeploymentError) -> u8 {
                 .map(|path| path.display().to_string())
                 .collect();
             terminal.warn(&Message::new("cli.no_configuration").with("looked", looked.join(", ")));
+            exit::USAGE
+        }
+        DeploymentError::Untrusted { file } => {
+            terminal.warn(&Message::new("cli.untrusted").with("file", file.display()));
             exit::USAGE
         }
         DeploymentError::Unreadable(fault) => {

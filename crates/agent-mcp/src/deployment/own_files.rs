@@ -59,7 +59,7 @@ impl AbsenceGuard {
     /// `policy.path_protected` for a file that appeared while nobody watched; `state.unusable`.
     pub fn start(policy: &EffectivePolicy, state: &Path) -> Result<Self, Fault> {
         let directory = state.join("absent");
-        check_markers(&directory)?;
+        check_markers(&directory, policy)?;
         let exists = |path: &Path| std::fs::symlink_metadata(path).is_ok();
         let own = policy.own_files();
         // What lies in a directory of ours that is there is masked with it.
@@ -120,7 +120,7 @@ impl Drop for AbsenceGuard {
     }
 }
 
-fn check_markers(directory: &Path) -> Result<(), Fault> {
+fn check_markers(directory: &Path, policy: &EffectivePolicy) -> Result<(), Fault> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -136,10 +136,11 @@ fn check_markers(directory: &Path) -> Result<(), Fault> {
         };
         let watched: Vec<PathBuf> =
             serde_json::from_slice(&text).map_err(|error| unusable(&path, error))?;
-        if let Some(appeared) = watched
-            .iter()
-            .find(|own| std::fs::symlink_metadata(own).is_ok())
-        {
+        // Only what this start would read is its business; other files stay noted for theirs.
+        let appeared = |own: &&PathBuf| {
+            policy.own_files().contains(own) && std::fs::symlink_metadata(own).is_ok()
+        };
+        if let Some(appeared) = watched.iter().find(appeared) {
             return Err(Fault::new(
                 Blame::Machine,
                 Code::PathProtected,

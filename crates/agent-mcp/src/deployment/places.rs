@@ -70,6 +70,7 @@ impl Places {
         let mut own: Vec<PathBuf> = [&self.state, &self.logs, &self.audit, &self.key_file]
             .into_iter()
             .map(|path| resolve_existing(path))
+            .chain(user_directory().map(|directory| resolve_existing(&directory)))
             .collect();
         own.sort();
         own.dedup();
@@ -118,35 +119,52 @@ pub fn resolve_existing(path: &Path) -> PathBuf {
     }
 }
 
+/// Where a configuration comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A person named it.
+    Named(PathBuf),
+    /// It lies in the working directory, where anything that ran may have written it.
+    InPlace(PathBuf),
+    /// It lies in the user's own configuration directory, which no sandbox reaches.
+    Own(PathBuf),
+}
+
 /// The configuration: the one that was named, else `./agent.yaml`, `./.agent-mcp/agent.yaml`, else the user's own.
 ///
 /// # Errors
 /// The places that were looked at.
-pub fn find_configuration(named: Option<&Path>) -> Result<PathBuf, Vec<PathBuf>> {
+pub fn find_configuration(named: Option<&Path>) -> Result<Found, Vec<PathBuf>> {
     if let Some(named) = named {
-        return Ok(named.to_owned());
+        return Ok(Found::Named(named.to_owned()));
     }
+    let exists = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok();
     let mut looked = vec![
         PathBuf::from("agent.yaml"),
         PathBuf::from(".agent-mcp/agent.yaml"),
     ];
+    if let Some(found) = looked.iter().find(|path| exists(path)) {
+        return Ok(Found::InPlace(found.clone()));
+    }
+    let own = user_directory().map(|directory| directory.join("agent.yaml"));
+    match own {
+        Some(own) if exists(&own) => Ok(Found::Own(own)),
+        own => {
+            looked.extend(own);
+            Err(looked)
+        }
+    }
+}
+
+/// The user's own configuration directory of this program.
+fn user_directory() -> Option<PathBuf> {
     let from = |name: &str| {
         std::env::var_os(name)
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
     };
-    if let Some(base) =
-        from("XDG_CONFIG_HOME").or_else(|| from("HOME").map(|home| home.join(".config")))
-    {
-        looked.push(base.join("agent-mcp/agent.yaml"));
-    }
-    match looked
-        .iter()
-        .find(|path| std::fs::symlink_metadata(path).is_ok())
-    {
-        Some(found) => Ok(found.clone()),
-        None => Err(looked),
-    }
+    let base = from("XDG_CONFIG_HOME").or_else(|| from("HOME").map(|home| home.join(".config")))?;
+    Some(base.join("agent-mcp"))
 }
 
 /// The directory that relative paths are relative to.

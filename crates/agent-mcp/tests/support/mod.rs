@@ -37,9 +37,9 @@ pub fn command(state: &Path) -> Command {
 
 /// Whether this machine can confine; where it cannot, the test is skipped and says what it needs, and CI forbids that.
 pub fn can_confine() -> bool {
-    let state = tempfile::tempdir().unwrap();
+    let (state, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let output = command(state.path())
-        .current_dir(state.path())
+        .current_dir(workspace.path())
         .args(["exec", "--", "/bin/true"])
         .output()
         .unwrap();
