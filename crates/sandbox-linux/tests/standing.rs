@@ -648,6 +648,76 @@ fn once_without_its_record_starts_nothing() -> Checked {
     Ok(())
 }
 
+/// A script opens its own streams again by name, also where root's pipes meet another user inside.
+fn streams_open_again_by_name() -> Checked {
+    use std::io::Write as _;
+    let world = world();
+    let spec = Spec::new(&world.workspace, "rwd");
+    let mut child = once_command(
+        &spec,
+        &["/bin/sh", "-c", "cat /dev/stdin; echo err > /dev/stderr"],
+    )
+    .stdin(std::process::Stdio::piped())
+    .stdout(std::process::Stdio::piped())
+    .stderr(std::process::Stdio::piped())
+    .spawn()?;
+    child.stdin.take().unwrap().write_all(b"in")?;
+    let output = child.wait_with_output()?;
+    assert_eq!(
+        (output.stdout.as_slice(), output.stderr.as_slice()),
+        (&b"in"[..], &b"err\n"[..])
+    );
+    Ok(())
+}
+
+/// REC-02, REC-03: a command that ignores SIGTERM ends with the second one.
+fn once_ends_with_the_second_sigterm() -> Checked {
+    use std::io::Read as _;
+    let world = world();
+    let spec = Spec::new(&world.workspace, "rwd");
+    let mut child = once_command(
+        &spec,
+        &[
+            "/bin/sh",
+            "-c",
+            "trap '' TERM; echo ready; while :; do sleep 0.05; done",
+        ],
+    )
+    .stdout(std::process::Stdio::piped())
+    .spawn()?;
+    let mut ready = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut ready)?;
+    let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+    let give = || rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    give()?;
+    // Two pending signals of one number are one, so the second waits until the first was taken.
+    let status = loop {
+        std::thread::sleep(Duration::from_millis(50));
+        match child.try_wait()? {
+            Some(status) => break status,
+            None => give()?,
+        }
+    };
+    assert_eq!(status.code(), Some(128 + 15));
+    Ok(())
+}
+
+/// A caller that ignores SIGCHLD does not make us wait for ever.
+fn once_under_an_ignored_sigchld() -> Checked {
+    let world = world();
+    let spec = Spec::new(&world.workspace, "rwd");
+    let mut command = once_command(&spec, &["/bin/sh", "-c", "exit 3"]);
+    // SAFETY: only sets a signal's action in the child.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+            Ok(())
+        });
+    }
+    assert_eq!(command.status()?.code(), Some(3));
+    Ok(())
+}
+
 /// Python's asyncio and multiprocessing, where there is a Python.
 fn ordinary_programs_work() -> Checked {
     if !std::path::Path::new("/usr/bin/python3").exists() {
@@ -861,6 +931,15 @@ const TESTS: &[(&str, Test)] = &[
     ),
     ("once_forwards_signals", once_forwards_signals),
     ("once_with_closed_streams", once_with_closed_streams),
+    ("streams_open_again_by_name", streams_open_again_by_name),
+    (
+        "once_ends_with_the_second_sigterm",
+        once_ends_with_the_second_sigterm,
+    ),
+    (
+        "once_under_an_ignored_sigchld",
+        once_under_an_ignored_sigchld,
+    ),
     (
         "once_without_its_record_starts_nothing",
         once_without_its_record_starts_nothing,

@@ -42,6 +42,11 @@ pub(crate) fn exec_once(
     enforcement::of(&plan, plan.privileged).permit(policy)?;
     fill_streams().map_err(|errno| failed("streams", errno))?;
     check_streams()?;
+    if plan.privileged {
+        open_pipes_to_all();
+    }
+    // Ignored, as some callers leave it, it would take our children's ends away from us.
+    signal::reset(libc::SIGCHLD).map_err(|errno| failed("signals", errno))?;
     let arguments = strings(request)?;
     let Some(name) = arguments.first() else {
         return Err(SandboxError::NotFound("".into()));
@@ -154,12 +159,37 @@ fn check_streams() -> Result<(), SandboxError> {
     Ok(())
 }
 
+/// As root, the program runs as another user and could not open its own streams again by name (`/dev/stdin`), when they
+/// are pipes that root made. Whoever holds neither end finds no way to a pipe.
+fn open_pipes_to_all() {
+    for stream in [
+        rustix::stdio::stdin(),
+        rustix::stdio::stdout(),
+        rustix::stdio::stderr(),
+    ] {
+        let is_pipe =
+            rustix::fs::fstatfs(stream).is_ok_and(|status| status.f_type == PIPE_FILE_SYSTEM);
+        if is_pipe {
+            // A pipe of somebody else stays as it is; then only opening it by name fails.
+            let _foreign = rustix::fs::fchmod(stream, rustix::fs::Mode::from_raw_mode(0o666));
+        }
+    }
+}
+
+/// `PIPEFS_MAGIC`.
+const PIPE_FILE_SYSTEM: rustix::fs::FsWord = 0x5049_5045;
+
+/// How long a command may go on after the first SIGTERM; a second one ends it at once.
+const GRACE: Duration = Duration::from_secs(10);
+
 /// Why the wait was over.
 enum Over {
     /// The command has ended, or never started.
     Done,
     /// The time was used up.
     Time,
+    /// We were told to end, and the command does not.
+    Asked,
 }
 
 fn wait(shared: &Shared, init: &Init, done: Fd, deadline: Option<Instant>) -> Result<Over, Errno> {
@@ -169,12 +199,21 @@ fn wait(shared: &Shared, init: &Init, done: Fd, deadline: Option<Instant>) -> Re
         signal::readable(init.pidfd),
         signal::readable(signals),
     ];
-    let result = loop {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        if left == Some(Duration::ZERO) {
+    let mut asked: Option<Instant> = None;
+    let result = 'waiting: loop {
+        let now = Instant::now();
+        if asked.is_some_and(|asked| asked + GRACE <= now) {
+            break Over::Asked;
+        }
+        if deadline.is_some_and(|deadline| deadline <= now) {
             break Over::Time;
         }
-        let ready = signal::poll(&mut list, left.map(|left| left.as_nanos() as u64))?;
+        let next = deadline
+            .into_iter()
+            .chain(asked.map(|asked| asked + GRACE))
+            .min();
+        let left = next.map(|next| next.saturating_duration_since(now).as_nanos() as u64);
+        let ready = signal::poll(&mut list, left)?;
         if ready == 0 {
             continue;
         }
@@ -182,7 +221,14 @@ fn wait(shared: &Shared, init: &Init, done: Fd, deadline: Option<Instant>) -> Re
             break Over::Done;
         }
         while let Some(number) = signal::take(signals) {
+            if number == libc::SIGTERM && asked.replace(now).is_some() {
+                break 'waiting Over::Asked;
+            }
             forward(shared, number);
+            if number == libc::SIGTERM {
+                // A stopped command could not act on it.
+                forward(shared, libc::SIGCONT);
+            }
         }
     };
     file::close(signals);
@@ -234,6 +280,11 @@ fn judge(
     let ended = shared.ended.load(Ordering::Acquire) != 0;
     if matches!(over, Over::Time) && !ended {
         return Ok(ProcessEnd::TimedOut);
+    }
+    if matches!(over, Over::Asked) && !ended {
+        return Ok(ProcessEnd::Signaled {
+            signal: libc::SIGTERM,
+        });
     }
     if !ended {
         return Ok(ProcessEnd::Killed);

@@ -107,7 +107,11 @@ fn failed(stage: &'static str, reason: impl ToString) -> SandboxError {
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), SandboxError> {
-    pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed("pipe", errno))
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed("pipe", errno))?;
+    // The program may be another user than we are, and opens its streams again by name (`/dev/stderr`).
+    let mode = rustix::fs::Mode::from_raw_mode(0o666);
+    rustix::fs::fchmod(&write, mode).map_err(|errno| failed("pipe", errno))?;
+    Ok((read, write))
 }
 
 impl TaskSandbox for Task {
