@@ -600,9 +600,17 @@ fn once_forwards_signals() -> Checked {
     for (signal, wanted) in [(libc::SIGTERM, 15), (libc::SIGINT, 2), (libc::SIGHUP, 1)] {
         let script =
             format!("trap 'exit 4{wanted}' {wanted}; echo ready; while :; do sleep 0.05; done");
-        let mut once = once_command(&spec, &["/bin/sh", "-c", &script])
-            .stdout(Stdio::piped())
-            .spawn()?;
+        let mut command = once_command(&spec, &["/bin/sh", "-c", &script]);
+        // SAFETY: only sets signals' actions in the child. A shell cannot trap what its caller ignores, as nohup does.
+        unsafe {
+            command.pre_exec(|| {
+                for number in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+                    libc::signal(number, libc::SIG_DFL);
+                }
+                Ok(())
+            });
+        }
+        let mut once = command.stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         BufReader::new(once.stdout.take().unwrap()).read_line(&mut line)?;
         assert_eq!(line, "ready\n");
