@@ -80,8 +80,6 @@ fn confined(
     let policy = &deployment.policy;
     // Opened before anything runs: its name may lie where the command can put a link.
     let report = open_report(arguments)?;
-    let books = Books::open(&deployment.places, Writer::Inline)?;
-    let guard = AbsenceGuard::start(policy, &deployment.places.state)?;
     let trace = TraceId::random();
     let program = arguments
         .argv
@@ -91,13 +89,6 @@ fn confined(
     let unrecorded = |error: record::AuditError| {
         crate::books::fault(error.code(), &deployment.places.audit, error)
     };
-    let start = AuditEvent::new(EventName::ProcessStart, trace)
-        .decision(Decision::Allow)
-        .target(program.clone())
-        .detail("command", "exec")
-        .detail("mode", policy.mode().word())
-        .detail("root", policy.workspace_root().display().to_string())
-        .details(redacted(&books, arguments));
     let request = ExecRequest {
         argv: arguments.argv.clone(),
         cwd: working_directory(policy.workspace_root()),
@@ -107,22 +98,54 @@ fn confined(
             .as_ref()
             .map(|config| config.sandbox.resources.execution_timeout),
     };
-    // The intent is on disk before the effect (DESIGN §12.3), and is written while the sandbox is being built.
-    let mut not_written = None;
+    // What is made now has to be there when the sandbox looks what it must mask; what is there already can be opened later.
+    let made = deployment.places.state.exists() && deployment.places.key_file.exists();
+    let mut written = if made {
+        None
+    } else {
+        Some(Written::open(deployment)?)
+    };
+    let mut fault = None;
+    // The intent is on disk before the effect (DESIGN §12.3). All of this happens while the sandbox is being built.
     let result = sandbox_linux::exec_once(policy, &request, || {
-        let recorded: Result<Durable<Appended>, _> = books.audit.append_durable(start);
-        recorded.map(drop).map_err(|error| {
-            let failed = SandboxError::Failed {
-                stage: "audit",
-                reason: error.to_string(),
-            };
-            not_written = Some(error);
-            failed
-        })
+        let recorded = match written.take() {
+            Some(written) => Ok(written),
+            None => Written::open(deployment),
+        }
+        .and_then(|written| {
+            let start = AuditEvent::new(EventName::ProcessStart, trace)
+                .decision(Decision::Allow)
+                .target(program.clone())
+                .detail("command", "exec")
+                .detail("mode", policy.mode().word())
+                .detail("root", policy.workspace_root().display().to_string())
+                .details(redacted(&written.books, arguments));
+            let recorded: Result<Durable<Appended>, _> = written.books.audit.append_durable(start);
+            recorded.map(|_| written).map_err(unrecorded)
+        });
+        match recorded {
+            Ok(recorded) => {
+                written = Some(recorded);
+                Ok(())
+            }
+            Err(error) => {
+                let failed = SandboxError::Failed {
+                    stage: "audit",
+                    reason: error.to_string(),
+                };
+                fault = Some(error);
+                Err(failed)
+            }
+        }
     });
-    if let Some(error) = not_written {
-        return Err(unrecorded(error));
+    if let Some(fault) = fault {
+        return Err(fault);
     }
+    // What was refused before anything was built is recorded all the same.
+    let Written { books, guard } = match written {
+        Some(written) => written,
+        None => Written::open(deployment)?,
+    };
     let appeared = guard.check();
     let code = match &result {
         Ok(done) => {
@@ -179,6 +202,20 @@ fn confined(
         write_report(report, &result, code)?;
     }
     Ok(code)
+}
+
+/// What `exec` writes into.
+struct Written {
+    books: Books,
+    guard: AbsenceGuard,
+}
+
+impl Written {
+    fn open(deployment: &Deployment) -> Result<Self, Fault> {
+        let books = Books::open(&deployment.places, Writer::Inline)?;
+        let guard = AbsenceGuard::start(&deployment.policy, &deployment.places.state)?;
+        Ok(Self { books, guard })
+    }
 }
 
 /// The caller's own directory when it is inside the root, as any Unix tool; else the root.
