@@ -47,7 +47,7 @@ pub fn sandbox_fault(error: &SandboxError) -> Fault {
             let reason = std::io::Error::from_raw_os_error(*errno);
             Fault::new(
                 Blame::Client,
-                Code::ExecutableDenied,
+                Code::ProcessNotExecutable,
                 path.display().to_string(),
                 reason,
             )
@@ -210,7 +210,11 @@ fn base(file: Option<&Path>) -> &Path {
     file.and_then(Path::parent).unwrap_or(Path::new(""))
 }
 
-fn user_prompt(config: &Config, file: Option<&Path>) -> Result<Option<String>, Fault> {
+/// The text of `agent.user_system_prompt`, if there is one.
+///
+/// # Errors
+/// `configuration.invalid`.
+pub fn user_prompt(config: &Config, file: Option<&Path>) -> Result<Option<String>, Fault> {
     use std::io::Read;
     let Some(path) = &config.agent.user_system_prompt else {
         return Ok(None);

@@ -10,6 +10,7 @@ mod commands;
 pub mod compose;
 pub mod deployment;
 mod exit;
+mod interrupt;
 pub mod locale;
 mod logging;
 pub mod recorded;

@@ -177,6 +177,8 @@ codes! {
     ProcessFailed = "process.failed", ToolFailure;
     /// The program was not found.
     ProcessNotFound = "process.not_found", ToolFailure;
+    /// The program is there and cannot be executed.
+    ProcessNotExecutable = "process.not_executable", ToolFailure;
     /// The model server cannot be reached.
     OllamaUnreachable = "ollama.unreachable", OllamaTransient;
     /// The model server is busy.

@@ -233,7 +233,7 @@ impl SandboxError {
             Self::Unavailable { .. } => Code::SandboxUnavailable,
             Self::Refused(refusal) => refusal.code,
             Self::NotFound(_) => Code::ProcessNotFound,
-            Self::NotExecutable { .. } => Code::ExecutableDenied,
+            Self::NotExecutable { .. } => Code::ProcessNotExecutable,
             Self::Failed { .. } => Code::SandboxFailed,
             Self::Residue { .. } => Code::SandboxResidue,
         }

@@ -327,7 +327,7 @@ fn a_sandbox_that_refuses_or_fails_is_told() {
                 path: "/x".into(),
                 errno: 13,
             },
-            Code::ExecutableDenied,
+            Code::ProcessNotExecutable,
             EffectEnd::Undone,
         ),
         (

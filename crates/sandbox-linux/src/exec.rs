@@ -6,6 +6,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Where a program without a slash is looked for, unless the policy's environment has a `PATH` of its own.
+pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+
 /// A command for [`crate::exec_once`]: exact argv, never a shell string.
 #[derive(Clone, Debug)]
 pub struct ExecRequest {

@@ -26,7 +26,7 @@ mod backend;
 mod exec;
 
 pub use backend::LinuxSandbox;
-pub use exec::{ExecReport, ExecRequest};
+pub use exec::{ExecReport, ExecRequest, PATH};
 
 use policy::EffectivePolicy;
 use policy::sandbox::SandboxError;

@@ -76,8 +76,8 @@ fn missing_programs_are_told_apart() -> Checked {
     );
     let code = |program: &str| sandbox.run(&request(&spec, &[program])).unwrap_err().code();
     assert_eq!(code("/usr/bin/no-such-program"), Code::ProcessNotFound);
-    assert_eq!(code(&plain), Code::ExecutableDenied);
-    assert_eq!(code(&lost), Code::ExecutableDenied);
+    assert_eq!(code(&plain), Code::ProcessNotExecutable);
+    assert_eq!(code(&lost), Code::ProcessNotExecutable);
     let once = |program: &str| {
         once_command(&spec, &[program])
             .output()

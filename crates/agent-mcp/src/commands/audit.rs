@@ -66,7 +66,8 @@ fn verify(
 ) -> Result<u8, Fault> {
     let reports = reports(places)?;
     if arguments.json {
-        let good = reports.iter().all(VerifyReport::is_good);
+        let good = reports.iter().all(VerifyReport::is_good)
+            && missing_instance(&reports, places).is_none();
         out(&serde_json::json!({ "verified": good, "instances": reports }).to_string());
         return Ok(if good { exit::OK } else { exit::FAILED });
     }
@@ -82,6 +83,11 @@ pub fn verify_and_print(places: &Places, terminal: &Terminal<'_>) -> Result<u8, 
 }
 
 fn say(reports: &[VerifyReport], places: &Places, terminal: &Terminal<'_>) -> u8 {
+    if let Some(missing) = missing_instance(reports, places) {
+        let message = Message::new("audit.broken").with("place", missing.display());
+        terminal.say(&message.with("problem", "instance_missing"));
+        return exit::FAILED;
+    }
     if reports.is_empty() {
         terminal.say(&Message::new("audit.empty").with("directory", places.audit.display()));
         return exit::OK;
@@ -119,6 +125,21 @@ fn say(reports: &[VerifyReport], places: &Places, terminal: &Terminal<'_>) -> u8
             .with("instances", reports.len()),
     );
     exit::OK
+}
+
+/// An instance whose directory is gone: the numbers have no gaps, and a key is only made for a first one. The deletion of
+/// the highest numbers is not seen before the anchors of a later version.
+fn missing_instance(reports: &[VerifyReport], places: &Places) -> Option<PathBuf> {
+    let instances = places.audit.join("instances");
+    let numbers: Vec<u32> = reports
+        .iter()
+        .filter_map(|report| report.directory.file_name()?.to_str()?.parse().ok())
+        .collect();
+    let highest = numbers.iter().copied().max().unwrap_or_default();
+    let needed = highest.max(u32::from(places.key_file.exists()));
+    (1..=needed)
+        .find(|number| !numbers.contains(number))
+        .map(|number| instances.join(format!("{number:04}")))
 }
 
 fn reports(places: &Places) -> Result<Vec<VerifyReport>, Fault> {

@@ -140,6 +140,16 @@ fn rows(locale: &Locale, deployment: &Deployment) -> (Vec<Row>, u8) {
         "state",
         deployment.places.state.display().to_string(),
     );
+    if let Some(config) = &deployment.config
+        && let Err(fault) = crate::compose::user_prompt(config, deployment.file.as_deref())
+    {
+        add(Mark::Error, "prompt", locale.text(&fault.message()));
+        code = exit::USAGE;
+    }
+    if let Some(fault) = unusable_places(&deployment.places) {
+        add(Mark::Error, "state", locale.text(&fault.message()));
+        code = exit::USAGE;
+    }
     add(Mark::Ok, "mode", deployment.policy.mode().word().to_owned());
     for root in deployment.policy.roots() {
         add(
@@ -211,6 +221,27 @@ fn rows(locale: &Locale, deployment: &Deployment) -> (Vec<Row>, u8) {
         add(mark, "model", detail);
     }
     (rows, code)
+}
+
+/// What a start would trip over; nothing is made.
+fn unusable_places(places: &crate::deployment::Places) -> Option<policy::Fault> {
+    let wrong = |path: &std::path::Path, detail: &str| {
+        Some(crate::books::fault(
+            policy::Code::StateUnusable,
+            path,
+            detail,
+        ))
+    };
+    for directory in [&places.state, &places.audit, &places.logs] {
+        let existing = directory.ancestors().find(|path| path.exists())?;
+        if !existing.is_dir() {
+            return wrong(existing, "not a directory");
+        }
+    }
+    match record::audit::AuditKey::open(&places.key_file) {
+        Ok(_) | Err(record::audit::KeyError::Missing { .. }) => None,
+        Err(error) => Some(crate::books::fault(error.code(), &places.key_file, error)),
+    }
 }
 
 /// Whether Ollama answers and the model can call tools. Never more than a warning: it may be started later.

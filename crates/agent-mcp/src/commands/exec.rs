@@ -9,7 +9,7 @@ use crate::exit;
 use crate::locale::Locale;
 use crate::terminal::{Terminal, err};
 use policy::sandbox::{Level, SandboxError};
-use policy::{Blame, Code, Fault, Message, SandboxMode, TraceId};
+use policy::{Blame, Code, EffectivePolicy, Fault, Message, SandboxMode, TraceId};
 use record::Durable;
 use record::audit::{Appended, AuditEvent, Decision, EventName};
 use sandbox_linux::{ExecReport, ExecRequest};
@@ -119,6 +119,7 @@ fn confined(
                 .detail("command", "exec")
                 .detail("mode", policy.mode().word())
                 .detail("root", policy.workspace_root().display().to_string())
+                .details(identity(policy, &request))
                 .details(redacted(&written.books, arguments));
             let recorded: Result<Durable<Appended>, _> = written.books.audit.append_durable(start);
             recorded.map(|_| written).map_err(unrecorded)
@@ -224,6 +225,42 @@ fn working_directory(root: &Path) -> std::path::PathBuf {
         Ok(cwd) if cwd.starts_with(root) => cwd,
         _ => root.to_owned(),
     }
+}
+
+/// Largest program that is hashed for the record, bytes: larger ones would delay the start noticeably.
+const HASHED_BYTES: u64 = 64 << 20;
+
+/// The program as the sandbox will find it, and its bytes (X-EXE: the human's own choice is hashed and audited).
+fn identity(
+    policy: &EffectivePolicy,
+    request: &ExecRequest,
+) -> serde_json::Map<String, serde_json::Value> {
+    let mut detail = serde_json::Map::new();
+    let Some(name) = request.argv.first().map(Path::new) else {
+        return detail;
+    };
+    let found = if name.components().count() > 1 || name.is_absolute() {
+        Some(request.cwd.join(name))
+    } else {
+        let path = policy
+            .environment()
+            .get("PATH")
+            .map_or(sandbox_linux::PATH, String::as_str);
+        path.split(':')
+            .map(|place| Path::new(place).join(name))
+            .find(|place| place.is_file())
+    };
+    let Some(found) = found else { return detail };
+    if std::fs::metadata(&found).is_ok_and(|metadata| metadata.len() <= HASHED_BYTES)
+        && let Ok(pinned) = crate::deployment::pin(&found)
+    {
+        detail.insert(
+            "exe".to_owned(),
+            pinned.resolved.display().to_string().into(),
+        );
+        detail.insert("sha256".to_owned(), pinned.sha256.to_string().into());
+    }
+    detail
 }
 
 fn redacted(books: &Books, arguments: &ExecArgs) -> serde_json::Map<String, serde_json::Value> {

@@ -25,6 +25,15 @@ pub fn run(arguments: &InitArgs) -> u8 {
         Err(code) => return code,
     };
     let terminal = Terminal::new(&locale);
+    if let Err(error) = arguments.ollama.parse::<url::Url>() {
+        terminal.fault(&Fault::new(
+            Blame::Configuration,
+            Code::ConfigurationInvalid,
+            "--ollama",
+            error,
+        ));
+        return exit::USAGE;
+    }
     let model = installed_model(&arguments.ollama);
     match &model {
         Ok(Some(model)) => terminal.say(&Message::new("init.model").with("model", model)),

@@ -108,7 +108,7 @@ impl Session {
         Ok(Self { tokio, running })
     }
 
-    /// Runs one request to its end and prints what happens. Ctrl-C stops it safely.
+    /// Runs one request to its end and prints what happens. Ctrl-C, SIGTERM and a closed terminal stop it safely.
     pub fn run(&self, request: RunRequest, terminal: &Terminal<'_>, json: bool) -> (u8, Seen) {
         self.tokio.block_on(async {
             let service = self.running.service();
@@ -124,6 +124,8 @@ impl Session {
             let mut events = service.subscribe(submitted.run_id).await;
             let mut code = exit::FAILED;
             let mut stopping = false;
+            let stop = crate::interrupt::asked_to_stop();
+            tokio::pin!(stop);
             loop {
                 tokio::select! {
                     event = events.recv() => match event {
@@ -142,8 +144,9 @@ impl Session {
                         }
                         None => break,
                     },
-                    _ = tokio::signal::ctrl_c(), if !stopping => {
+                    () = &mut stop, if !stopping => {
                         stopping = true;
+                        terminal.warn(&Message::new("run.stopping"));
                         drop(service.cancel(submitted.run_id).await);
                     }
                 }

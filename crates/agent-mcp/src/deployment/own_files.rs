@@ -9,6 +9,7 @@ use policy::sandbox::{
     SandboxError, StartPermit, TaskSandbox,
 };
 use policy::{Blame, Code, EffectivePolicy, Fault, Refusal, Right};
+use record::StateDirectory;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -74,11 +75,15 @@ impl AbsenceGuard {
             })
             .cloned()
             .collect();
-        let marker = directory.join(format!("{}.json", std::process::id()));
+        let name = format!("{}.json", std::process::id());
+        let marker = directory.join(&name);
         if !watched.is_empty() {
-            std::fs::create_dir_all(&directory).map_err(|error| unusable(&directory, error))?;
-            let text = serde_json::to_vec(&watched).map_err(|error| unusable(&marker, error))?;
-            write_synced(&marker, &text).map_err(|error| unusable(&marker, error))?;
+            // Whole or not at all: a torn marker would stop every later start.
+            StateDirectory::open(state)
+                .and_then(|state| state.directory("absent"))
+                .and_then(|directory| directory.file(&name))
+                .and_then(|file| file.write_json(&watched))
+                .map_err(|error| crate::books::fault(error.code(), &marker, error))?;
         }
         Ok(Self { marker, watched })
     }
@@ -128,6 +133,10 @@ fn check_markers(directory: &Path, policy: &EffectivePolicy) -> Result<(), Fault
     };
     for entry in entries {
         let path = entry.map_err(|error| unusable(directory, error))?.path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            // The unfinished file of a process that died while it wrote; nothing ran for it.
+            continue;
+        }
         let text = match std::fs::read(&path) {
             Ok(text) => text,
             // Its owner has just ended well.
@@ -160,14 +169,6 @@ fn check_markers(directory: &Path, policy: &EffectivePolicy) -> Result<(), Fault
         }
     }
     Ok(())
-}
-
-fn write_synced(path: &Path, text: &[u8]) -> std::io::Result<()> {
-    use std::io::Write;
-    let mut file = std::fs::File::create(path)?;
-    file.write_all(text)?;
-    file.sync_all()?;
-    std::fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn unusable(path: &Path, detail: impl ToString) -> Fault {

@@ -91,7 +91,8 @@ fn of_sandbox(error: SandboxError, program: &Path) -> Refusal {
         }
         SandboxError::NotFound(path) => Refusal::new(code, "must exist", shown(&path)),
         SandboxError::NotExecutable { path, errno } => {
-            Refusal::new(code, "must be executable", shown(&path)).with("errno", errno)
+            Refusal::new(code, "must be executable", shown(&path))
+                .with("detail", std::io::Error::from_raw_os_error(errno))
         }
         SandboxError::Residue { what } => Refusal::new(code, "nothing is left behind", what),
     }
