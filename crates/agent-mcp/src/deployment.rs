@@ -168,12 +168,46 @@ pub fn read_configuration(file: &Path) -> Result<ReadConfiguration, DeploymentEr
             text: local,
         });
     }
+    if local.is_some() && local_is_in_reach(file, &base) {
+        let local = places::local_file(file).display().to_string();
+        let refusal = Refusal::new(Code::PathProtected, "docs/decisions/0002", local);
+        return Err(DeploymentError::Refusals(vec![refusal]));
+    }
     let loaded = Config::read(&sources).map_err(DeploymentError::Findings)?;
     Ok(ReadConfiguration {
         file: file.to_owned(),
         loaded,
         fingerprint: fingerprint(&base, local.as_deref()),
     })
+}
+
+/// Whether what runs under the base file alone could have written the local file beside it. The local file itself has no
+/// say in this. In doubt it could.
+fn local_is_in_reach(file: &Path, base: &[u8]) -> bool {
+    let Ok(directory) = places::base_directory(file) else {
+        return true;
+    };
+    // The model is what a local file is most often for.
+    let model = br#"{"ollama": {"model": "any"}}"#;
+    let sources = [
+        Source {
+            name: "base",
+            text: base,
+        },
+        Source {
+            name: "model",
+            text: model,
+        },
+    ];
+    let Ok(Loaded { config, .. }) = Config::read(&sources) else {
+        return true;
+    };
+    let roots = configured_roots(&config, &directory, &mut Vec::new());
+    let writable = roots
+        .iter()
+        .any(|root| root.rights.allows(Right::Write) && directory.starts_with(&root.path));
+    // A directory of its own, without any root in it, is masked as a whole.
+    writable && roots.iter().any(|root| root.path.starts_with(&directory))
 }
 
 impl Deployment {

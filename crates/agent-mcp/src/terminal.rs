@@ -62,6 +62,32 @@ pub fn out(text: &str) {
     drop(writeln!(stdout, "{}", visible(text)).and_then(|()| stdout.flush()));
 }
 
+/// One JSON value on standard output. What a terminal would obey is written as JSON writes it, so that it stays JSON.
+pub fn out_json(value: &serde_json::Value) {
+    let mut stdout = std::io::stdout().lock();
+    drop(writeln!(stdout, "{}", json_line(value)).and_then(|()| stdout.flush()));
+}
+
+/// One line of JSON without characters that a terminal obeys; they only stand in its texts.
+pub fn json_line(value: &serde_json::Value) -> String {
+    value
+        .to_string()
+        .chars()
+        .map(|c| match c {
+            c if c.is_control() || hides(c) => format!("\\u{:04x}", c as u32),
+            c => c.to_string(),
+        })
+        .collect()
+}
+
+/// Directions and separators that change how a line looks.
+fn hides(c: char) -> bool {
+    matches!(
+        c,
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}'
+    )
+}
+
 /// A line on standard error.
 pub fn err(text: &str) {
     let mut stderr = std::io::stderr().lock();
@@ -74,15 +100,25 @@ pub fn visible(text: &str) -> String {
         .map(|c| match c {
             '\n' | '\t' => c.to_string(),
             c if c.is_control() => format!("\\u{{{:x}}}", c as u32),
-            '\u{200e}'
-            | '\u{200f}'
-            | '\u{202a}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}'
-            | '\u{2028}'
-            | '\u{2029}' => {
-                format!("\\u{{{:x}}}", c as u32)
-            }
+            c if hides(c) => format!("\\u{{{:x}}}", c as u32),
             c => c.to_string(),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// interfaces.md §2: `--json` prints JSON, whatever a model writes.
+    #[test]
+    fn json_stays_json() {
+        let value = serde_json::json!({ "a\u{202e}": "b\u{2028}c\u{7f}d\u{85}\n\"日本語" });
+        let line = json_line(&value);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&line).unwrap(),
+            value
+        );
+        assert!(!line.chars().any(|c| c.is_control() || hides(c)), "{line}");
+    }
 }

@@ -244,6 +244,19 @@ fn own_files_cannot_be_made() {
     );
     assert!(!base.join("agent.local.yaml").exists());
     assert_eq!(run("true").status.code(), Some(0), "control");
+    // One that is there all the same, by a crash or a trick, is never merged: a program could have written it.
+    std::fs::write(
+        base.join("agent.local.yaml"),
+        "sandbox: {workspaces: [/var/empty]}\n",
+    )
+    .unwrap();
+    let output = run("true");
+    assert_eq!(output.status.code(), Some(126), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("agent.local.yaml"),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 /// SEC-INV-01, users.md 8: a configuration that a confined program wrote into the working directory is not obeyed by the next

@@ -118,7 +118,7 @@ pub struct TokenUsage {
 impl TokenUsage {
     /// Input and output together.
     pub fn total(self) -> u64 {
-        self.input + self.output
+        self.input.saturating_add(self.output)
     }
 }
 

@@ -229,3 +229,41 @@ fn listings_are_sorted_cut_and_cannot_be_forged() {
         cut.output
     );
 }
+
+/// SPEC §17, "never a hang": a sparse file of terabytes is answered at once by every tool that would read it whole.
+#[test]
+fn rec_02_a_sparse_giant_holds_nobody() {
+    let world = World::new();
+    let file = std::fs::File::create(world.workspace.join("giant")).unwrap();
+    // Some file systems have no room for such a length; then there is no such file either.
+    if file.set_len(4 << 40).is_err() {
+        return;
+    }
+    let facts = world.call("file_read", json!({"path": "giant", "mode": "metadata"}));
+    assert!(
+        facts.ok && facts.output.contains("not computed"),
+        "{}",
+        facts.output
+    );
+    for (tool, arguments) in [
+        ("file_edit", json!({"path": "giant", "operation": "delete"})),
+        (
+            "file_edit",
+            json!({"path": "giant", "operation": "rename", "new_path": "other"}),
+        ),
+        ("file_read", json!({"path": "giant", "mode": "whole"})),
+    ] {
+        let result = world.call(tool, arguments);
+        assert_eq!(
+            result.code,
+            Some(Code::FileTooLarge),
+            "{tool}: {}",
+            result.output
+        );
+    }
+    let found = world.call(
+        "file_search",
+        json!({"root": ".", "mode": "text", "query": "x"}),
+    );
+    assert!(found.ok, "{}", found.output);
+}

@@ -6,7 +6,7 @@ use crate::cli::{AuditAction, AuditArgs, AuditShowArgs, AuditVerifyArgs, Common}
 use crate::deployment::{DeploymentError, Places, base_directory, locate};
 use crate::exit;
 use crate::locale::Locale;
-use crate::terminal::{Terminal, out};
+use crate::terminal::{Terminal, out, out_json};
 use policy::{Blame, Code, Fault, Message, Secret};
 use record::audit::AuditKey;
 use record::verify::{ShowFilter, VerifyReport, show, verify_state};
@@ -68,7 +68,7 @@ fn verify(
     if arguments.json {
         let good = reports.iter().all(VerifyReport::is_good)
             && missing_instance(&reports, places).is_none();
-        out(&serde_json::json!({ "verified": good, "instances": reports }).to_string());
+        out_json(&serde_json::json!({ "verified": good, "instances": reports }));
         return Ok(if good { exit::OK } else { exit::FAILED });
     }
     Ok(say(&reports, places, terminal))
@@ -188,7 +188,7 @@ fn print(arguments: &AuditShowArgs, places: &Places, terminal: &Terminal<'_>) ->
     records.sort_by(|a, b| a.ts.cmp(&b.ts));
     for record in &records {
         if arguments.json {
-            out(&serde_json::to_string(record).unwrap_or_default());
+            out_json(&serde_json::to_value(record).unwrap_or_default());
             continue;
         }
         let target = record.target.as_deref().unwrap_or("");

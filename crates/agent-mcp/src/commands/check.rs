@@ -5,7 +5,7 @@ use crate::cli::CheckArgs;
 use crate::deployment::{Deployment, DeploymentError, Narrowing, locate};
 use crate::exit;
 use crate::locale::Locale;
-use crate::terminal::{Terminal, out};
+use crate::terminal::{Terminal, out_json};
 use policy::sandbox::Level;
 use policy::{Localize, Message};
 use runtime::ollama::{OllamaClient, OllamaSettings};
@@ -280,7 +280,7 @@ fn print(json: bool, locale: &Locale, rows: Vec<Row>, code: u8) -> u8 {
     if json {
         let worst = rows.iter().map(|row| row.mark).max().unwrap_or(Mark::Ok);
         let object = serde_json::json!({ "result": worst, "exit_code": code, "rows": rows });
-        out(&object.to_string());
+        out_json(&object);
         return code;
     }
     let terminal = Terminal::new(locale);

@@ -7,7 +7,7 @@ use crate::cli::{ExecArgs, Mode};
 use crate::deployment::{AbsenceGuard, Deployment, DeploymentError, Narrowing, locate};
 use crate::exit;
 use crate::locale::Locale;
-use crate::terminal::{Terminal, err};
+use crate::terminal::{Terminal, err, json_line};
 use policy::sandbox::{Level, SandboxError};
 use policy::{Blame, Code, EffectivePolicy, Fault, Message, SandboxMode, TraceId};
 use record::Durable;
@@ -334,8 +334,8 @@ fn write_report(
         }
     };
     match file {
-        None => err(&object.to_string()),
-        Some(mut file) => writeln!(file, "{object}").map_err(|error| {
+        None => err(&json_line(&object)),
+        Some(mut file) => writeln!(file, "{}", json_line(&object)).map_err(|error| {
             crate::books::fault(Code::ToolFailed, Path::new("--report-file"), error)
         })?,
     }

@@ -5,7 +5,7 @@ use crate::cli::RunArgs;
 use crate::compose::{Composed, Running, compose};
 use crate::deployment::Narrowing;
 use crate::exit;
-use crate::terminal::{Terminal, out};
+use crate::terminal::{Terminal, out_json};
 use policy::{Blame, Code, Fault, Localize, Message};
 use runtime::service::{ClientId, Image, RunEvent, RunRequest, RunState, RunStatus};
 use std::io::Read;
@@ -173,7 +173,7 @@ struct Printer<'a, 'b> {
 impl Printer<'_, '_> {
     fn event(&mut self, event: &RunEvent) {
         if self.json {
-            out(&json_event(self.terminal.texts(), event).to_string());
+            out_json(&json_event(self.terminal.texts(), event));
             return;
         }
         let texts = self.terminal.texts();
@@ -304,7 +304,7 @@ impl Printer<'_, '_> {
                 "critical_path_tokens": status.critical_path_tokens, "iterations": status.iterations, "replans": status.replans,
                 "last_error": last_error, "message": texts.text(&status.message), "result": status.result,
             });
-            out(&object.to_string());
+            out_json(&object);
             return code;
         }
         self.terminal.say(

@@ -101,7 +101,8 @@ impl AbsenceGuard {
             let aside = path.with_file_name(format!(
                 "{}.refused-{}",
                 path.file_name().unwrap_or_default().to_string_lossy(),
-                std::process::id()
+                // Nobody can be there already.
+                policy::TraceId::random()
             ));
             let detail = match std::fs::rename(path, &aside) {
                 Ok(()) => format!("moved to {}", aside.display()),

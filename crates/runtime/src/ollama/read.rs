@@ -145,8 +145,8 @@ fn note_emptiness(content: &str, no_calls: bool, thought: bool, notes: &mut Vec<
 
 fn usage(raw: &Map<String, Value>, request: &ChatRequest, notes: &mut Vec<AnswerNote>) -> Usage {
     let usage = Usage {
-        input: number(raw, "prompt_eval_count"),
-        output: number(raw, "eval_count"),
+        input: number(raw, "prompt_eval_count").filter(|count| *count <= COUNT_LIMIT),
+        output: number(raw, "eval_count").filter(|count| *count <= COUNT_LIMIT),
     };
     if usage.input.is_none() || usage.output.is_none() {
         notes.push(AnswerNote::UsageUnknown);
@@ -166,6 +166,9 @@ fn durations(raw: &Map<String, Value>) -> Durations {
         answer: time("eval_duration"),
     }
 }
+
+/// Tokens of one call that can be true; more is a wrong count, and a wrong count is unknown.
+const COUNT_LIMIT: u64 = 1 << 32;
 
 fn number(raw: &Map<String, Value>, field: &str) -> Option<u64> {
     raw.get(field)?.as_u64()

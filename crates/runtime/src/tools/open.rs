@@ -99,10 +99,19 @@ impl Opened {
     }
 
     /// SHA-256 of the rest of the file.
+    ///
+    /// # Errors
+    /// `FileTooLarge` above [`HASHED_BYTES`]: a sparse file of terabytes would hold the run for hours.
     pub(super) fn hash(&mut self) -> io::Result<Sha256Digest> {
+        if self.metadata.len() > HASHED_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         hash_reader(&mut self.file)
     }
 }
+
+/// Largest file that a tool reads whole to hash or search it, bytes.
+pub(super) const HASHED_BYTES: u64 = 1 << 30;
 
 /// SHA-256 of everything a reader gives.
 pub(super) fn hash_reader(reader: &mut impl Read) -> io::Result<Sha256Digest> {

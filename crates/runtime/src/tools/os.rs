@@ -230,6 +230,7 @@ pub(super) fn refused(
         Kind::PermissionDenied | Kind::ReadOnlyFilesystem => {
             (Code::PathDenied, "operating system permissions")
         }
+        Kind::FileTooLarge => (Code::FileTooLarge, "1 GiB is the most a tool reads"),
         Kind::AlreadyExists => (Code::FileExists, "operating system"),
         Kind::NotADirectory | Kind::IsADirectory => (Code::FileWrongKind, "operating system"),
         Kind::DirectoryNotEmpty => (Code::DirectoryNotEmpty, "only empty directories"),

@@ -154,9 +154,13 @@ fn metadata(target: &ResolvedPath) -> Result<String, Refusal> {
     }
     let mut opened = open::for_reading(target)?;
     let encoding = Encoding::of(&head(&mut opened, target)?);
-    let sha256 = opened
-        .hash()
-        .map_err(|error| os::refused(&error, &path, Some(Right::Read)))?;
+    let sha256 = match opened.hash() {
+        Ok(sha256) => sha256.to_string(),
+        Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
+            "not computed, over 1 GiB".to_owned()
+        }
+        Err(error) => return Err(os::refused(&error, &path, Some(Right::Read))),
+    };
     let facts = os::facts(&opened.metadata);
     Ok(format!(
         "{path}\nkind: file\nsize: {} bytes\nmodified: {}\nsha256: {sha256}\ncontent: {}\nhard links: {}\n",

@@ -2,6 +2,7 @@
 
 use super::LINE_CHARACTERS;
 use super::tree::{Entry, Findings, Found};
+use crate::tools::open::HASHED_BYTES;
 use crate::tools::os;
 use crate::tools::text::{Encoding, TEST_BYTES, visible};
 use cap_std::fs::File;
@@ -110,6 +111,9 @@ impl Lines {
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(io::ErrorKind::InvalidInput.into());
+        }
+        if metadata.len() > HASHED_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
         self.buffer.clear();
         let whole = metadata.len() <= IN_MEMORY as u64;
