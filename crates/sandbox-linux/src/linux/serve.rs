@@ -7,7 +7,7 @@ use super::shared::Shared;
 use super::supervisor::Supervisor;
 use super::sys::{Errno, Fd, file, memory, process, signal, socket};
 use super::wire::{KILL, READY, Report};
-use super::zygote::Workshop;
+use super::zygote::{MOST_RUNNING, Running, Workshop, tell};
 use std::sync::atomic::Ordering;
 
 /// The two ends that init keeps of the host.
@@ -171,21 +171,41 @@ impl Init<'_> {
 
     /// Ends every process but init, reports all programs, and begins anew.
     fn kill_programs(&mut self) -> Result<(), Failure> {
+        let running = &self.workshop.running;
+        let mut ended = [None; MOST_RUNNING];
         loop {
             // "No such process" is what is wanted.
             let _none_left = process::kill(-1, libc::SIGKILL);
             match process::wait(-1, 0) {
-                Ok(Some((pid, status))) => self.report(pid, status),
+                Ok(Some((pid, status))) => {
+                    let of = |slot: &Running| slot.pid.load(Ordering::Acquire) == pid;
+                    if let Some(index) = running.iter().position(of) {
+                        running[index].pid.store(0, Ordering::Release);
+                        ended[index] = Some(status);
+                    }
+                }
                 Ok(None) | Err(Errno(libc::EINTR)) => {}
                 Err(_) => break,
             }
         }
         self.leftovers = 0;
-        for slot in &self.workshop.running {
-            // The zygote died before this one existed.
-            slot.finish(Report::Failed(libc::EAGAIN));
+        let pipes = running.each_ref().map(Running::take_pipe);
+        // Only a new zygote takes the request that follows a report; a dying one would take it along.
+        let started = self.start_zygote();
+        for (pipe, status) in pipes.into_iter().zip(ended) {
+            let Some(pipe) = pipe else { continue };
+            let report = match status {
+                Some(status) => Report::Ended {
+                    status,
+                    leftovers: 0,
+                    out_of_memory: self.out_of_memory,
+                },
+                // The zygote died before this one existed.
+                None => Report::Failed(libc::EAGAIN),
+            };
+            tell(pipe, report);
         }
-        self.start_zygote()
+        started
     }
 
     /// `false`: the server is gone.

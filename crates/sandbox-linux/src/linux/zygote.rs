@@ -43,15 +43,20 @@ impl Running {
     /// Sends the report and frees the slot. Only the first caller for a program does.
     pub(crate) fn finish(&self, report: Report) {
         self.pid.store(0, Ordering::Release);
-        let pipe = self.report.swap(0, Ordering::AcqRel);
-        if pipe > 0 {
-            tell(Fd(pipe - 1), report);
+        if let Some(pipe) = self.take_pipe() {
+            tell(pipe, report);
         }
+    }
+
+    /// The pipe for the report, which the caller now owes.
+    pub(crate) fn take_pipe(&self) -> Option<Fd> {
+        let pipe = self.report.swap(0, Ordering::AcqRel);
+        (pipe > 0).then(|| Fd(pipe - 1))
     }
 }
 
 /// Sends a report and closes its pipe.
-fn tell(pipe: Fd, report: Report) {
+pub(crate) fn tell(pipe: Fd, report: Report) {
     // A server that no longer listens has ended the Task.
     let _gone = file::write(pipe, &report.encode());
     file::close(pipe);
