@@ -1,7 +1,9 @@
 //! What the tests share: a world to attack, a policy for it, and both ways to run the probe.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod matrix;
 pub mod probe;
+pub mod rows;
 pub mod world;
 
 use policy::effective::{

@@ -1,0 +1,216 @@
+//! What is enforced is what is reported (X-PARTIAL), and what cannot be done is refused by name.
+
+use crate::support::world::{text, world};
+use crate::support::{self, Spec, prepare, ran_of, request, shell, standing, this_program};
+use crate::{Checked, Test};
+use policy::Code;
+use policy::effective::NetworkPolicy;
+use policy::sandbox::{Control, Level, ProcessEnd, SandboxBackend as _};
+use sandbox_linux::LinuxSandbox;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+pub const TESTS: &[(&str, Test)] = &[
+    (
+        "x_partial_enforcement_is_honest",
+        x_partial_enforcement_is_honest,
+    ),
+    ("root_runs_as_nobodys_user", root_runs_as_nobodys_user),
+    (
+        "root_with_roots_of_several_owners",
+        root_with_roots_of_several_owners,
+    ),
+    (
+        "x_net_levels_of_later_issues_are_refused",
+        network_levels_of_later_issues_are_refused,
+    ),
+    (
+        "sec_inv_03_the_root_of_everything_is_never_granted",
+        the_root_of_everything_is_never_granted,
+    ),
+    ("no_namespaces_fails_closed", no_namespaces_fails_closed),
+    (
+        "root_on_overlayfs_reports_what_is_missing",
+        root_on_overlayfs_reports_what_is_missing,
+    ),
+];
+
+/// X-PARTIAL, X-HARNESS-3: what is missing is named, the level follows, and what was prepared says what is started.
+fn x_partial_enforcement_is_honest() -> Checked {
+    let world = world();
+    let spec = Spec::new(&world.workspace, "rwd");
+    let prepared = prepare(&spec)?;
+    let enforcement = prepared.enforcement();
+    assert_eq!(enforcement.level(), Level::Full);
+    let missing = enforcement.missing_controls();
+    assert!(missing.contains(&Control::WorkspaceQuota) && missing.contains(&Control::MemoryTree));
+    if !support::is_root() {
+        assert!(missing.contains(&Control::UidSeparation));
+    }
+    assert_eq!(&LinuxSandbox.survey(&spec.policy())?, enforcement);
+    Ok(())
+}
+
+/// As the host's root, no sandboxed process holds the host's user 0, and files are still the owner's.
+fn root_runs_as_nobodys_user() -> Checked {
+    if !support::is_root() {
+        eprintln!("skipped, needs: root");
+        return Ok(());
+    }
+    let world = world();
+    let spec = Spec::new(&world.workspace, "rwd");
+    if prepare(&spec)?
+        .enforcement()
+        .missing_controls()
+        .contains(&Control::UidSeparation)
+    {
+        eprintln!("skipped, needs: a file system with id-mapped mounts");
+        return Ok(());
+    }
+    let sandbox = standing(&spec);
+    let outcome = sandbox.run(&shell(
+        &spec,
+        "cat /proc/self/uid_map; id -u; echo x > made; stat -c %u made",
+    ))?;
+    let out = ran_of(&outcome).stdout;
+    let words: Vec<&str> = out.split_whitespace().collect();
+    assert_eq!(words[1..], ["2130706433", "1", "0", "0"], "{out}");
+    use std::os::unix::fs::MetadataExt as _;
+    assert_eq!(std::fs::metadata(world.workspace.join("made"))?.uid(), 0);
+    Ok(sandbox.end()?)
+}
+
+/// Roots of different owners: each is translated by itself.
+fn root_with_roots_of_several_owners() -> Checked {
+    if !support::is_root() {
+        eprintln!("skipped, needs: root");
+        return Ok(());
+    }
+    let world = world();
+    let foreign = world.outside.join("foreign");
+    std::fs::create_dir(&foreign)?;
+    std::fs::write(foreign.join("file"), "foreign")?;
+    for path in [&foreign, &foreign.join("file")] {
+        std::os::unix::fs::chown(path, Some(12_345), Some(12_345))?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+    }
+    let mut spec = Spec::new(&world.workspace, "rwd");
+    spec.mounts.push((foreign.clone(), "rw".into()));
+    let sandbox = standing(&spec);
+    let script = format!(
+        "cat {0}/file; echo new > {0}/new; cat {1}/secret",
+        foreign.display(),
+        world.outside.display()
+    );
+    let outcome = sandbox.run(&shell(&spec, &script))?;
+    assert_eq!(ran_of(&outcome).stdout, "foreign", "{outcome:?}");
+    use std::os::unix::fs::MetadataExt as _;
+    assert_eq!(std::fs::metadata(foreign.join("new"))?.uid(), 12_345);
+    Ok(sandbox.end()?)
+}
+
+/// Neither silently narrower nor wider: what this version cannot do is refused by name.
+fn network_levels_of_later_issues_are_refused() -> Checked {
+    let world = world();
+    let spec = Spec::new(&world.workspace, "r");
+    let policy = spec.policy();
+    let mut draft = support::draft_of(&spec);
+    draft.network = NetworkPolicy::Local { ports: [80].into() };
+    let narrowed = draft
+        .freeze(&policy::effective::Ceiling::mode(policy.mode()))
+        .unwrap();
+    let error = LinuxSandbox.survey(&narrowed).unwrap_err();
+    assert_eq!(error.code(), Code::NetworkDenied);
+    Ok(())
+}
+
+fn the_root_of_everything_is_never_granted() -> Checked {
+    let world = world();
+    let mut spec = Spec::new(&world.workspace, "r");
+    for path in ["/", "/proc", "/dev"] {
+        spec.mounts = vec![(path.into(), "r".into())];
+        assert_eq!(
+            prepare(&spec).err().map(|error| error.code()),
+            Some(Code::PathDenied),
+            "{path}"
+        );
+    }
+    Ok(())
+}
+
+/// SANDBOX_UNAVAILABLE where no namespace can be made: shown inside a sandbox, where none can.
+fn no_namespaces_fails_closed() -> Checked {
+    let world = world();
+    let mut spec = Spec::new(&world.workspace, "rw");
+    spec.protect.clear();
+    let inner = serde_json::to_string(&spec)?;
+    let sandbox = standing(&spec);
+    let marker = text(&world.workspace.join("ran"));
+    let outcome = sandbox.run(&request(
+        &spec,
+        &[
+            &text(&this_program()),
+            "--once",
+            &inner,
+            "/usr/bin/touch",
+            &marker,
+        ],
+    ))?;
+    assert_eq!(outcome.end, ProcessEnd::Exited { status: 125 });
+    assert!(
+        ran_of(&outcome)
+            .stderr
+            .contains("SANDBOX_UNAVAILABLE at namespaces"),
+        "{outcome:?}"
+    );
+    assert!(!world.workspace.join("ran").exists(), "it ran unconfined");
+    Ok(sandbox.end()?)
+}
+
+/// Where owners cannot be translated (overlayfs), root's command runs as the owner without capabilities, and both controls
+/// that this costs are named.
+fn root_on_overlayfs_reports_what_is_missing() -> Checked {
+    if !support::is_root() {
+        eprintln!("skipped, needs: root");
+        return Ok(());
+    }
+    let world = world();
+    let base = world.outside.join("overlay");
+    for name in ["lower", "upper", "merged"] {
+        std::fs::create_dir_all(base.join(name))?;
+    }
+    let spec = Spec {
+        workspace: base.join("merged"),
+        ..Spec::new(&base.join("merged"), "rwd")
+    };
+    // In a mount namespace of its own, so that the machine sees none of it.
+    let script = "mount -t tmpfs none \"$1/upper\" && mkdir \"$1/upper/u\" \"$1/upper/w\" && \
+        mount -t overlay none -o \"lowerdir=$1/lower,upperdir=$1/upper/u,workdir=$1/upper/w\" \"$1/merged\" || exit 99; \
+        exec \"$2\" --once \"$3\" /bin/sh -c 'echo x > new; cat new; cat /proc/self/uid_map; grep CapEff /proc/self/status'";
+    let output = Command::new("/usr/bin/unshare")
+        .args(["-m", "/bin/sh", "-c", script, "sh"])
+        .arg(&base)
+        .arg(this_program())
+        .arg(serde_json::to_string(&spec)?)
+        .env("ONCE_REPORT", "1")
+        .output()?;
+    if output.status.code() == Some(99) {
+        eprintln!("skipped, needs: overlayfs");
+        return Ok(());
+    }
+    let (out, report) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        out.starts_with("x\n") && out.contains("CapEff:\t0000000000000000"),
+        "{out} {report}"
+    );
+    assert!(
+        report.contains("UidSeparation")
+            && report.contains("Pids")
+            && report.contains("level: Full"),
+        "{report}"
+    );
+    Ok(())
+}
