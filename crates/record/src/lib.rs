@@ -11,6 +11,7 @@ pub mod clock;
 pub mod durable;
 pub mod instance;
 pub mod journal;
+pub mod kernel_boot;
 pub mod logs;
 mod private;
 pub mod redact;
@@ -22,6 +23,7 @@ pub use clock::{Clock, SystemClock};
 pub use durable::Durable;
 pub use instance::Instance;
 pub use journal::{Intent, Journal};
+pub use kernel_boot::KernelBoot;
 
 pub use redact::Redactor;
 pub use state::{AtomicFile, StateDirectory, StateError};

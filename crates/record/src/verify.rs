@@ -13,6 +13,7 @@ pub use report::{Problem, ProblemKind, VerifyError, VerifyReport};
 pub use show::{ShowFilter, ShownRecord, show};
 
 use crate::audit::AuditKey;
+use crate::kernel_boot::KernelBoot;
 use crate::private;
 use head::SeenHead;
 use line::{Line, NO_MAC};
@@ -32,10 +33,22 @@ const READ_BYTES: usize = 1 << 20;
 /// # Errors
 /// Only when the files cannot be read.
 pub fn verify_instance(directory: &Path, key: &AuditKey) -> Result<VerifyReport, VerifyError> {
+    verify_instance_under(directory, key, KernelBoot::current().as_ref())
+}
+
+/// [`verify_instance`] as under that kernel: records that had been left to the memory of another one may be missing.
+///
+/// # Errors
+/// As `verify_instance`.
+pub fn verify_instance_under(
+    directory: &Path,
+    key: &AuditKey,
+    kernel: Option<&KernelBoot>,
+) -> Result<VerifyReport, VerifyError> {
     // The head first: a running instance only gets longer than it.
     let head = SeenHead::read(directory, key)?;
     let files = chain_files(directory)?;
-    let mut walk = Walk::new(directory, key);
+    let mut walk = Walk::new(directory, key, kernel);
     let problem = walk.all(&files, &head)?;
     walk.report.problem = problem;
     walk.report.files = files.len() as u32;
@@ -97,6 +110,7 @@ fn chain_files(directory: &Path) -> Result<Vec<(u32, PathBuf)>, VerifyError> {
 struct Walk<'a> {
     directory: &'a Path,
     keyed: hmac::Hmac<Sha256>,
+    kernel: Option<&'a KernelBoot>,
     report: VerifyReport,
     last_mac: [u8; 64],
     last_was_close: bool,
@@ -107,10 +121,11 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(directory: &'a Path, key: &AuditKey) -> Self {
+    fn new(directory: &'a Path, key: &AuditKey, kernel: Option<&'a KernelBoot>) -> Self {
         Self {
             directory,
             keyed: key.for_records(),
+            kernel,
             report: VerifyReport::empty(directory),
             last_mac: NO_MAC,
             last_was_close: false,
@@ -149,7 +164,9 @@ impl<'a> Walk<'a> {
                 return Ok(Some(problem));
             }
         }
-        if !self.head_met {
+        let lost = self.lost_with_kernel(head);
+        self.report.lost_with_kernel = lost.unwrap_or(0);
+        if !self.head_met && lost.is_none() {
             let name = format!("audit.{:04}.jsonl", head.file);
             let missing_end = head.closed && self.report.last_seq + 1 == head.seq;
             let kind = match missing_end {
@@ -306,6 +323,14 @@ impl<'a> Walk<'a> {
             return Some(ProblemKind::HeadMismatch);
         }
         (head.closed && !self.last_was_close).then_some(ProblemKind::EndRecordMissing)
+    }
+
+    /// The chain ends before the head's record, but not before its last one on the disk, and the kernel that held the
+    /// rest is gone: how many records went with it.
+    fn lost_with_kernel(&self, head: &head::HeadClaim) -> Option<u64> {
+        let earliest = head.earliest_end(self.kernel);
+        let last = self.report.last_seq;
+        (!self.head_met && (earliest..head.seq).contains(&last)).then(|| head.seq - last)
     }
 
     /// A set-aside file that no record names is a crash between two steps; it is only counted.

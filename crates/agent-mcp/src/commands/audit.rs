@@ -118,6 +118,10 @@ fn say(reports: &[VerifyReport], places: &Places, terminal: &Terminal<'_>) -> u8
         return exit::FAILED;
     }
     let sum = |of: fn(&VerifyReport) -> u64| reports.iter().map(of).sum::<u64>();
+    let lost = sum(|report| report.lost_with_kernel);
+    if lost > 0 {
+        terminal.say(&Message::new("audit.lost").with("records", lost));
+    }
     terminal.say(
         &Message::new("audit.verified")
             .with("records", sum(|report| report.records))

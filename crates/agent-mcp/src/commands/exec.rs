@@ -198,7 +198,7 @@ fn confined(
             exit::EXEC_REFUSED
         }
     };
-    books.audit.close().map_err(unrecorded)?;
+    books.audit.close_in_memory().map_err(unrecorded)?;
     if arguments.report.is_some() {
         write_report(report, &result, code)?;
     }

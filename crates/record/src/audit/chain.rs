@@ -2,10 +2,11 @@
 
 use super::encode::{Encoded, NO_RECORD};
 use super::error::{AuditError, WriteFailure};
-use super::head::{HeadFile, HeadSigner, Position};
+use super::head::{HeadFile, HeadSigner, Position, Unsynced};
 use super::key::{AuditKey, Keyed};
 use super::resume::{PreviousEnd, SetAside, new_file, resume};
 use crate::clock::stamp;
+use crate::kernel_boot::KernelBoot;
 use jiff::Timestamp;
 use std::fs::File;
 use std::io::Write;
@@ -28,6 +29,8 @@ pub(crate) struct Chain {
     buffer: Vec<u8>,
     max_file_bytes: u64,
     unsynced: u32,
+    /// The last record of this file that is surely on the disk, and where it ends.
+    durable: (u64, u64),
 }
 
 /// What `audit.open` says.
@@ -44,9 +47,10 @@ impl Chain {
         key: &AuditKey,
         boot_id: &str,
         max_file_bytes: u64,
+        kernel: Option<&KernelBoot>,
     ) -> Result<(Self, Opening), AuditError> {
         let keyed = key.for_records();
-        let end = resume(directory, &HeadSigner::new(key), &keyed, boot_id)?;
+        let end = resume(directory, &HeadSigner::new(key), &keyed, boot_id, kernel)?;
         let opening = Opening {
             previous_end: end.previous_end,
             set_aside: end.set_aside,
@@ -65,6 +69,7 @@ impl Chain {
             buffer: Vec::with_capacity(16 << 10),
             max_file_bytes,
             unsynced: 0,
+            durable: end.durable,
         };
         Ok((chain, opening))
     }
@@ -117,6 +122,32 @@ impl Chain {
             .sync_data()
             .map_err(WriteFailure::of("sync the log"))?;
         self.unsynced = 0;
+        self.durable = (self.seq, self.size);
+        self.move_head(end, None)
+    }
+
+    /// Writes and moves the head as closed without waiting for the disk. The head says which kernel holds what is not there
+    /// yet, so that a cut is seen as long as that kernel runs.
+    pub(crate) fn close_in_memory(&mut self, kernel: &KernelBoot) -> Result<(), WriteFailure> {
+        let (seq, size) = self.durable;
+        if size == 0 {
+            // Nothing of this file is on the disk that the head could name.
+            return self.sync(HeadState::Closed { synced: false });
+        }
+        self.write()?;
+        let unsynced = Unsynced {
+            kernel_boot: kernel.as_str().to_owned(),
+            seq,
+            size,
+        };
+        self.move_head(HeadState::Closed { synced: false }, Some(unsynced))
+    }
+
+    fn move_head(
+        &mut self,
+        end: HeadState,
+        unsynced: Option<Unsynced>,
+    ) -> Result<(), WriteFailure> {
         let at = Position {
             boot_id: &self.boot_id,
             file: self.number,
@@ -124,6 +155,7 @@ impl Chain {
             seq: self.seq,
             mac: &self.mac,
             closed: matches!(end, HeadState::Closed { .. }),
+            unsynced,
         };
         self.head
             .write(&at, matches!(end, HeadState::Closed { synced: true }))
@@ -140,6 +172,7 @@ impl Chain {
         self.number += 1;
         self.size = 0;
         self.unsynced = 0;
+        self.durable = (self.seq, 0);
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! The signed end of a chain, so that a cut tail is seen.
 //!
-//! One sector, overwritten in place after each data sync and not synced itself (only a clean close of a server syncs it):
-//! a killed process loses nothing of it, and after a power failure an older head is legal, since what follows it still
+//! One sector, overwritten in place after each data sync and not synced itself (only a clean close of a server syncs it;
+//! the close of a short `exec` does not even wait for its last records, and says so in [`Unsynced`]): a killed process loses nothing of it, and after a power failure an older head is legal, since what follows it still
 //! chains. A rename per sync would cost two more fsyncs each; syncing the head would cost one, and would show nothing that
 //! somebody who can write here could not hide by putting an older copy of the head back.
 
@@ -16,7 +16,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 pub(crate) const HEAD_FILE: &str = "audit.head";
-const HEAD_VERSION: u32 = 1;
+/// Version 1 had no `unsynced`; it is still read.
+const HEAD_VERSION: u32 = 2;
 /// One disk sector: written as a whole or not at all.
 const HEAD_BYTES: usize = 512;
 
@@ -31,7 +32,21 @@ pub(crate) struct Head {
     pub mac: String,
     pub seq: u64,
     pub size: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsynced: Option<Unsynced>,
     pub v: u32,
+}
+
+/// Says that what follows this record had not been waited for. A process that ends loses nothing of it, only a kernel
+/// that ends can: under another kernel than this one the chain may end anywhere after this record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Unsynced {
+    pub kernel_boot: String,
+    /// The last record that is surely on the disk, in the same file.
+    pub seq: u64,
+    /// Where it ends.
+    pub size: u64,
 }
 
 /// The head with its signature, as it lies on the disk.
@@ -72,6 +87,7 @@ impl HeadSigner {
             mac: at.mac.iter().map(|&digit| digit as char).collect(),
             seq: at.seq,
             size: at.size,
+            unsynced: at.unsynced.clone(),
             v: HEAD_VERSION,
         }
     }
@@ -100,6 +116,7 @@ pub(crate) struct Position<'a> {
     pub seq: u64,
     pub mac: &'a [u8; 64],
     pub closed: bool,
+    pub unsynced: Option<Unsynced>,
 }
 
 fn invalid(finding: Finding) -> AuditError {
@@ -131,7 +148,8 @@ impl HeadFile {
             return Err(invalid(Finding::WrongKey));
         }
         // Only the exact bytes that we would write count, the signature among them.
-        if signer.encode(&head)? != text || head.v != HEAD_VERSION {
+        let known = head.v == HEAD_VERSION || (head.v == 1 && head.unsynced.is_none());
+        if signer.encode(&head)? != text || !known {
             return Err(invalid(Finding::HeadInvalid));
         }
         let signer = signer.clone();

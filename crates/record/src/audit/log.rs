@@ -9,22 +9,26 @@ use super::worker::Worker;
 use crate::clock::Clock;
 use crate::durable::Durable;
 use crate::instance::Instance;
+use crate::kernel_boot::KernelBoot;
 use policy::TraceId;
 use serde_json::json;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What a log may be given besides its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditOptions {
     /// Bytes after which the chain goes on in the next file. A record larger than this has a file of its own.
     pub max_file_bytes: u64,
+    /// The kernel that runs; without its name nothing is left to its memory.
+    pub kernel_boot: Option<KernelBoot>,
 }
 
 impl Default for AuditOptions {
-    /// 64 MiB a file.
+    /// 64 MiB a file, this machine's kernel.
     fn default() -> Self {
         Self {
             max_file_bytes: 64 << 20,
+            kernel_boot: KernelBoot::current(),
         }
     }
 }
@@ -62,6 +66,7 @@ enum Mode {
 #[derive(Debug)]
 struct Inline {
     chain: Chain,
+    kernel_boot: Option<KernelBoot>,
     last_seq: u64,
     state: InlineState,
 }
@@ -98,8 +103,13 @@ impl AuditLog {
         options: AuditOptions,
     ) -> Result<Self, AuditError> {
         let boot_id = new_boot_id();
-        let (chain, opening) =
-            Chain::open(instance.directory(), key, &boot_id, options.max_file_bytes)?;
+        let (chain, opening) = Chain::open(
+            instance.directory(),
+            key,
+            &boot_id,
+            options.max_file_bytes,
+            options.kernel_boot.as_ref(),
+        )?;
         let worker = Worker::start(chain, opening.last_seq)?;
         Self::begin(
             instance,
@@ -121,11 +131,30 @@ impl AuditLog {
         key: &AuditKey,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, AuditError> {
+        Self::open_inline_with(instance, key, clock, AuditOptions::default())
+    }
+
+    /// [`AuditLog::open_inline`] with other limits.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn open_inline_with(
+        instance: &Instance,
+        key: &AuditKey,
+        clock: Arc<dyn Clock>,
+        options: AuditOptions,
+    ) -> Result<Self, AuditError> {
         let boot_id = new_boot_id();
-        let limit = AuditOptions::default().max_file_bytes;
-        let (chain, opening) = Chain::open(instance.directory(), key, &boot_id, limit)?;
+        let (chain, opening) = Chain::open(
+            instance.directory(),
+            key,
+            &boot_id,
+            options.max_file_bytes,
+            options.kernel_boot.as_ref(),
+        )?;
         let mode = Mode::Inline(Box::new(Mutex::new(Inline {
             chain,
+            kernel_boot: options.kernel_boot,
             last_seq: opening.last_seq,
             state: InlineState::Open,
         })));
@@ -240,13 +269,13 @@ impl AuditLog {
         }
     }
 
-    /// As [`AuditLog::close`], but an inline log does not wait for the disk and leaves the head where the last sync was: one
-    /// sync less for a short `exec`. What came after that sync survives the end of the process, is lost in a power failure,
-    /// and its cutting is not seen until the next sync of this chain.
+    /// As [`AuditLog::close`], but an inline log does not wait for the disk: one sync less for a short `exec`. What came
+    /// after the last sync survives the end of the process, and its cutting is seen as long as this kernel runs; only
+    /// with the kernel can it be lost. The next sync of this chain covers it.
     ///
     /// # Errors
     /// As `close`.
-    pub fn close_without_sync(&self) -> Result<(), AuditError> {
+    pub fn close_in_memory(&self) -> Result<(), AuditError> {
         let Mode::Inline(inline) = &self.inner.mode else {
             return self.close();
         };
@@ -254,6 +283,7 @@ impl AuditLog {
         let end = Encoded::of(&event, &self.inner.boot_id)?;
         let mut inline = lock(inline);
         inline.append(&end, &*self.inner.clock)?;
+        inline.close_in_memory()?;
         inline.state = InlineState::Closed;
         Ok(())
     }
@@ -301,6 +331,14 @@ impl Inline {
         self.check_open()?;
         let synced = self.chain.sync(end);
         self.poison(synced)
+    }
+
+    fn close_in_memory(&mut self) -> Result<(), AuditError> {
+        let moved = match &self.kernel_boot {
+            Some(kernel) => self.chain.close_in_memory(kernel),
+            None => self.chain.sync(HeadState::Closed { synced: false }),
+        };
+        self.poison(moved)
     }
 
     fn poison(&mut self, result: Result<(), WriteFailure>) -> Result<(), AuditError> {

@@ -10,6 +10,7 @@ use super::event::EventName;
 use super::head::{HEAD_FILE, Head, HeadFile, HeadSigner, Position};
 use super::key::Keyed;
 use super::{RECORD_LIMIT, file_name};
+use crate::kernel_boot::KernelBoot;
 use crate::private;
 use hmac::Mac;
 use serde::Deserialize;
@@ -52,6 +53,8 @@ pub(crate) struct Resumed {
     pub size: u64,
     pub seq: u64,
     pub mac: [u8; MAC_DIGITS],
+    /// The last record of this file that is surely on the disk, and where it ends.
+    pub durable: (u64, u64),
     pub previous_end: PreviousEnd,
     pub set_aside: Option<SetAside>,
 }
@@ -61,10 +64,11 @@ pub(crate) fn resume(
     signer: &HeadSigner,
     keyed: &Keyed,
     boot_id: &str,
+    kernel: Option<&KernelBoot>,
 ) -> Result<Resumed, AuditError> {
     match HeadFile::open(directory, signer)? {
         None => begin(directory, signer, boot_id),
-        Some((head_file, head)) => End::at(directory, keyed, head)?.walk(head_file),
+        Some((head_file, head)) => End::at(directory, keyed, head, kernel)?.walk(head_file),
     }
 }
 
@@ -83,6 +87,7 @@ fn begin(directory: &Path, signer: &HeadSigner, boot_id: &str) -> Result<Resumed
         seq: 0,
         mac: &NO_RECORD,
         closed: false,
+        unsynced: None,
     };
     let head = HeadFile::create(directory, signer, &start)?;
     Ok(Resumed {
@@ -92,6 +97,7 @@ fn begin(directory: &Path, signer: &HeadSigner, boot_id: &str) -> Result<Resumed
         size: 0,
         seq: 0,
         mac: NO_RECORD,
+        durable: (0, 0),
         previous_end: PreviousEnd::None,
         set_aside: None,
     })
@@ -153,12 +159,18 @@ struct End<'a> {
     size: u64,
     seq: u64,
     mac: [u8; MAC_DIGITS],
+    durable: (u64, u64),
     last_event: Option<String>,
 }
 
 impl<'a> End<'a> {
     /// Where the head says, with the record there checked.
-    fn at(directory: &'a Path, keyed: &'a Keyed, head: Head) -> Result<Self, AuditError> {
+    fn at(
+        directory: &'a Path,
+        keyed: &'a Keyed,
+        head: Head,
+        kernel: Option<&KernelBoot>,
+    ) -> Result<Self, AuditError> {
         let number = head.file;
         let invalid = |finding| AuditError::Invalid {
             file: file_name(number),
@@ -183,7 +195,20 @@ impl<'a> End<'a> {
             .metadata()
             .map_err(WriteFailure::of("look at the log"))?
             .len();
-        if length < head.size {
+        let durable = match &head.unsynced {
+            Some(unsynced) => (unsynced.seq, unsynced.size),
+            None => (head.seq, head.size),
+        };
+        // The kernel that held the rest in memory is gone, and so may be the rest.
+        let rest_may_be_lost = head.unsynced.as_ref().is_some_and(|unsynced| {
+            kernel.is_none_or(|kernel| kernel.as_str() != unsynced.kernel_boot)
+        });
+        let (seq, size) = if rest_may_be_lost && length < head.size {
+            durable
+        } else {
+            (head.seq, head.size)
+        };
+        if length < size {
             return Err(invalid(Finding::Truncated));
         }
         let mut end = Self {
@@ -191,17 +216,20 @@ impl<'a> End<'a> {
             keyed,
             log,
             number,
-            size: head.size,
-            seq: head.seq,
+            size,
+            seq,
             mac,
+            durable,
             last_event: None,
         };
-        if head.size > 0 {
-            let text = end.line_before(head.size)?;
+        if size > 0 {
+            let text = end.line_before(size)?;
             let line = check_line(&text, keyed).ok_or_else(|| invalid(Finding::RecordInvalid))?;
-            if line.mac.as_bytes() != mac || line.seq != head.seq {
+            // The head signs the mac of its own record only.
+            if size == head.size && line.mac.as_bytes() != mac || line.seq != seq {
                 return Err(invalid(Finding::ChainBroken));
             }
+            end.mac.copy_from_slice(line.mac.as_bytes());
             end.last_event = Some(line.event);
         }
         Ok(end)
@@ -244,6 +272,7 @@ impl<'a> End<'a> {
                 (None, true) => {
                     self.number += 1;
                     self.size = 0;
+                    self.durable = (self.seq, 0);
                     self.log = private::open_append(&next, false)
                         .map_err(WriteFailure::of("open the log"))?;
                 }
@@ -261,6 +290,7 @@ impl<'a> End<'a> {
             size: self.size,
             seq: self.seq,
             mac: self.mac,
+            durable: self.durable,
             previous_end,
             set_aside,
         })

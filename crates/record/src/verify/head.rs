@@ -2,6 +2,7 @@
 
 use super::VerifyError;
 use crate::audit::AuditKey;
+use crate::kernel_boot::KernelBoot;
 use crate::private;
 use hmac::Mac;
 use serde_json::Value;
@@ -18,6 +19,25 @@ pub(super) struct HeadClaim {
     pub seq: u64,
     pub mac: [u8; 64],
     pub closed: bool,
+    pub unsynced: Option<UnsyncedClaim>,
+}
+
+/// What follows this record may be lost with the kernel that held it.
+pub(super) struct UnsyncedClaim {
+    pub kernel_boot: String,
+    pub seq: u64,
+}
+
+impl HeadClaim {
+    /// The record with which the chain may end at the earliest.
+    pub(super) fn earliest_end(&self, kernel: Option<&KernelBoot>) -> u64 {
+        match &self.unsynced {
+            Some(rest) if kernel.is_none_or(|kernel| kernel.as_str() != rest.kernel_boot) => {
+                rest.seq
+            }
+            _ => self.seq,
+        }
+    }
 }
 
 pub(super) enum SeenHead {
@@ -54,7 +74,12 @@ impl SeenHead {
         let names = [
             "boot_id", "closed", "file", "hmac", "key_id", "mac", "seq", "size", "v",
         ];
-        if members.len() != names.len() || !names.iter().all(|name| members.contains_key(*name)) {
+        let unsynced = match members.get("unsynced") {
+            Some(rest) => Some(UnsyncedClaim::read(rest)?),
+            None => None,
+        };
+        let count = names.len() + usize::from(unsynced.is_some());
+        if members.len() != count || !names.iter().all(|name| members.contains_key(*name)) {
             return None;
         }
         if members["key_id"].as_str()? != key.id() {
@@ -74,7 +99,10 @@ impl SeenHead {
         hasher.update(&object[..at]);
         hasher.update(&object[at + member.len()..]);
         if private::hex_text(&hasher.finalize().into_bytes().into()) != hmac
-            || members["v"].as_u64()? != 1
+            || !match members["v"].as_u64()? {
+                1 => unsynced.is_none(),
+                version => version == 2,
+            }
         {
             return None;
         }
@@ -84,6 +112,19 @@ impl SeenHead {
             seq: members["seq"].as_u64()?,
             mac: members["mac"].as_str()?.as_bytes().try_into().ok()?,
             closed: members["closed"].as_bool()?,
+            unsynced,
         }))
+    }
+}
+
+impl UnsyncedClaim {
+    fn read(value: &Value) -> Option<Self> {
+        let members = value.as_object()?;
+        members.get("size")?.as_u64()?;
+        let claim = Self {
+            kernel_boot: members.get("kernel_boot")?.as_str()?.to_owned(),
+            seq: members.get("seq")?.as_u64()?,
+        };
+        (members.len() == 3).then_some(claim)
     }
 }

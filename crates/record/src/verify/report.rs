@@ -102,6 +102,8 @@ pub struct VerifyReport {
     pub head_seq: u64,
     /// Records after that one: genuine, but their cutting would not be seen.
     pub beyond_head: u64,
+    /// Records that a short `exec` had left to the memory of a kernel that ended before they were on the disk.
+    pub lost_with_kernel: u64,
     /// How often the log was opened.
     pub boots: u64,
     /// How many of these ended without `audit.close`, not counting the last.
@@ -126,6 +128,7 @@ impl VerifyReport {
             last_seq: 0,
             head_seq: 0,
             beyond_head: 0,
+            lost_with_kernel: 0,
             boots: 0,
             unclean_stops: 0,
             closed: false,

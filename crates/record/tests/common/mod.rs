@@ -43,6 +43,7 @@ pub fn open(instance: &Instance) -> AuditLog {
 pub fn small_files(instance: &Instance) -> AuditLog {
     let options = AuditOptions {
         max_file_bytes: 4096,
+        ..AuditOptions::default()
     };
     AuditLog::open_with(instance, &key(), clock(), options).unwrap()
 }

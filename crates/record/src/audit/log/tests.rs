@@ -42,8 +42,14 @@ fn assert_unavailable<T: std::fmt::Debug>(result: Result<T, AuditError>) {
 fn dc_3_after_a_failed_group_every_append_fails() {
     let bench = bench();
     let boot_id = new_boot_id();
-    let (mut chain, opening) =
-        Chain::open(bench.instance.directory(), &bench.key, &boot_id, 1 << 20).unwrap();
+    let (mut chain, opening) = Chain::open(
+        bench.instance.directory(),
+        &bench.key,
+        &boot_id,
+        1 << 20,
+        None,
+    )
+    .unwrap();
     chain.log = full_disk();
     let worker = Worker::start(chain, opening.last_seq).unwrap();
     let log = AuditLog::begin(

@@ -1,0 +1,148 @@
+//! What a short `exec` leaves to the kernel's memory: a cut is seen under the same kernel, a loss is legal after it.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::*;
+use record::audit::{AuditError, AuditOptions, Finding};
+use record::verify::{ProblemKind, VerifyReport, verify_instance_under};
+use record::{AuditLog, EventName, Instance, KernelBoot};
+use std::fs::OpenOptions;
+use std::path::Path;
+
+const THIS: &str = "0a0a0a0a-1111-4222-8333-444444444444";
+const NEXT: &str = "0b0b0b0b-1111-4222-8333-444444444444";
+
+fn options(kernel: &str) -> AuditOptions {
+    AuditOptions {
+        kernel_boot: Some(KernelBoot::named(kernel).unwrap()),
+        ..AuditOptions::default()
+    }
+}
+
+fn verified(directory: &Path, kernel: &str) -> VerifyReport {
+    verify_instance_under(directory, &key(), KernelBoot::named(kernel).as_ref()).unwrap()
+}
+
+/// One short run: open, start (synced), exit and close (in memory). Returns where each record ends.
+fn run(instance: &Instance, kernel: &str) -> Vec<u64> {
+    let log = AuditLog::open_inline_with(instance, &key(), clock(), options(kernel)).unwrap();
+    let _proof = log.append_durable(event(EventName::ProcessStart)).unwrap();
+    log.append(event(EventName::ProcessExit)).unwrap();
+    log.close_in_memory().unwrap();
+    let text = std::fs::read(log_file(instance.directory(), 1)).unwrap();
+    (1u64..)
+        .zip(&text)
+        .filter_map(|(end, byte)| (*byte == b'\n').then_some(end))
+        .collect()
+}
+
+fn cut(instance: &Instance, bytes: u64) {
+    let file = OpenOptions::new()
+        .write(true)
+        .open(log_file(instance.directory(), 1))
+        .unwrap();
+    file.set_len(bytes).unwrap();
+}
+
+fn reopened(instance: &Instance, kernel: &str) -> Result<AuditLog, Finding> {
+    AuditLog::open_inline_with(instance, &key(), clock(), options(kernel)).map_err(|error| {
+        match error {
+            AuditError::Invalid { finding, .. } => finding,
+            other => panic!("{other:?}"),
+        }
+    })
+}
+
+/// DC-3: a cut end is seen, to the last record.
+#[test]
+fn dc_3_a_cut_is_seen_while_the_kernel_runs() {
+    let place = place();
+    let instance = Instance::claim(&place.state).unwrap();
+    let ends = run(&instance, THIS);
+    assert_eq!(ends.len(), 4, "open, start, exit, close");
+    let report = verified(instance.directory(), THIS);
+    assert_eq!((report.problem, report.head_seq), (None, 4));
+    for (left, expected) in [
+        (3, ProblemKind::EndRecordMissing),
+        (2, ProblemKind::Truncated),
+        (1, ProblemKind::Truncated),
+    ] {
+        cut(&instance, ends[left - 1]);
+        let problem = verified(instance.directory(), THIS).problem.unwrap();
+        assert_eq!(problem.kind, expected, "{left} records left");
+        let refused = reopened(&instance, THIS).unwrap_err();
+        assert_eq!(refused, Finding::Truncated, "{left} records left");
+    }
+}
+
+/// After a power failure what was in memory only is gone; what was on the disk must be there.
+#[test]
+fn what_the_kernel_held_may_be_lost_with_it() {
+    let place = place();
+    let instance = Instance::claim(&place.state).unwrap();
+    let ends = run(&instance, THIS);
+    let report = verified(instance.directory(), NEXT);
+    assert_eq!((report.problem, report.lost_with_kernel), (None, 0));
+    cut(&instance, ends[2]);
+    let report = verified(instance.directory(), NEXT);
+    assert_eq!((report.problem, report.lost_with_kernel), (None, 1));
+    // Cut inside a record, as a disk may leave it.
+    cut(&instance, ends[2] - 5);
+    let problem = verified(instance.directory(), NEXT).problem.unwrap();
+    assert_eq!(problem.kind, ProblemKind::TornTail);
+
+    reopened(&instance, NEXT).unwrap().close().unwrap();
+    let report = verified(instance.directory(), NEXT);
+    assert_eq!((report.problem, report.lost_with_kernel), (None, 0));
+    assert_eq!((report.unclean_stops, report.set_aside), (1, 1));
+}
+
+#[test]
+fn what_was_on_the_disk_must_be_there_under_any_kernel() {
+    let place = place();
+    let instance = Instance::claim(&place.state).unwrap();
+    let ends = run(&instance, THIS);
+    cut(&instance, ends[0]);
+    let problem = verified(instance.directory(), NEXT).problem.unwrap();
+    assert_eq!(problem.kind, ProblemKind::Truncated);
+    let refused = reopened(&instance, NEXT).unwrap_err();
+    assert_eq!(refused, Finding::Truncated);
+}
+
+/// The next run's first sync covers what the one before it left to memory.
+#[test]
+fn the_next_sync_covers_the_rest() {
+    let place = place();
+    let instance = Instance::claim(&place.state).unwrap();
+    run(&instance, THIS);
+    let ends = run(&instance, NEXT);
+    assert_eq!(ends.len(), 8);
+    // The second run's start was synced: everything before it must be there.
+    cut(&instance, ends[4]);
+    let problem = verified(instance.directory(), THIS).problem.unwrap();
+    assert_eq!(problem.kind, ProblemKind::Truncated);
+    let report = {
+        cut(&instance, ends[4]);
+        verified(instance.directory(), NEXT)
+    };
+    assert_eq!(report.problem.unwrap().kind, ProblemKind::Truncated);
+}
+
+/// A system without such a name waits for the disk.
+#[test]
+fn without_a_kernel_name_nothing_is_left_to_memory() {
+    let place = place();
+    let instance = Instance::claim(&place.state).unwrap();
+    let nameless = AuditOptions {
+        kernel_boot: None,
+        ..AuditOptions::default()
+    };
+    let log = AuditLog::open_inline_with(&instance, &key(), clock(), nameless).unwrap();
+    let _proof = log.append_durable(event(EventName::ProcessStart)).unwrap();
+    log.close_in_memory().unwrap();
+    let head = std::fs::read_to_string(instance.directory().join("audit.head")).unwrap();
+    assert!(!head.contains("unsynced"), "{head}");
+    assert!(KernelBoot::named("not a name").is_none());
+}
