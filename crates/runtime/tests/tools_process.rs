@@ -157,6 +157,50 @@ fn prc_02_at_09_sec_inv_05_changed_bytes_are_refused() {
     }
 }
 
+/// X-HASH: the file that is handed to the sandbox is the file whose bytes were read, also while the two are swapped under us.
+#[test]
+fn x_hash_identity_and_bytes_are_of_one_file() {
+    for rehash in [RehashRule::OnChange, RehashRule::Always] {
+        let world = World::with(&Setting {
+            rehash,
+            ..setting()
+        });
+        let sandbox = Recorder::new(Ok(outcome(ProcessEnd::Exited { status: 0 })));
+        let program = world.base().join("bin/prog");
+        let approved = std::fs::read(&program).unwrap();
+        let other = [approved.as_slice(), b"# another\n"].concat();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let mut sizes = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    for bytes in [&approved, &other] {
+                        let new = program.with_extension("new");
+                        std::fs::write(&new, bytes).unwrap();
+                        std::fs::rename(&new, &program).unwrap();
+                    }
+                }
+            });
+            for _ in 0..3_000 {
+                let result = run(&world, &sandbox, json!({"executable": "prog"}));
+                if result.ok {
+                    sizes.push(sandbox.last().program.identity.unwrap().size);
+                }
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let wrong = sizes
+            .iter()
+            .filter(|size| **size != approved.len() as u64)
+            .count();
+        assert!(
+            !sizes.is_empty() && wrong == 0,
+            "{rehash:?}: {wrong} of {}",
+            sizes.len()
+        );
+    }
+}
+
 #[test]
 fn prc_03_an_alias_that_leads_elsewhere_is_refused() {
     let world = World::with(&setting());

@@ -2,7 +2,6 @@
 
 use super::walk::Walker;
 use super::{open, os, text};
-use cap_std::fs::Metadata;
 use policy::call::{ProgramFacts, WalkedTargets};
 use policy::effective::{EntryExecutable, FileIdentity, RehashRule, Sha256Digest};
 use policy::path::{ObjectKind, WalkedPath};
@@ -128,11 +127,13 @@ impl Walker {
             .with("detail", error)
         };
         let resolved = std::fs::canonicalize(&entry.logical).map_err(gone)?;
-        let identity = os::identity(&metadata(&resolved).map_err(gone)?);
+        // Identity and bytes of one descriptor: of two opens, the first could be of one file and the second of another.
+        let mut file = open_program(&resolved).map_err(gone)?;
+        let identity = identity(&file).map_err(gone)?;
         let sha256 = match rehash {
-            RehashRule::Always => Some(hash(&resolved).map_err(gone)?.1),
+            RehashRule::Always => Some(hash(&mut file, identity).map_err(gone)?),
             RehashRule::OnChange if identity == entry.identity => None,
-            RehashRule::OnChange => Some(self.cached_hash(&resolved, identity).map_err(gone)?),
+            RehashRule::OnChange => Some(self.cached_hash(&mut file, identity).map_err(gone)?),
         };
         Ok(ProgramFacts::Alias {
             alias: entry.alias.clone(),
@@ -142,39 +143,41 @@ impl Walker {
         })
     }
 
-    fn cached_hash(&self, resolved: &Path, identity: FileIdentity) -> io::Result<Sha256Digest> {
+    fn cached_hash(
+        &self,
+        file: &mut cap_std::fs::File,
+        identity: FileIdentity,
+    ) -> io::Result<Sha256Digest> {
         let known = |hashes: &std::collections::HashMap<_, _>| hashes.get(&identity).copied();
         if let Some(sha256) = self.hashes.lock().ok().and_then(|hashes| known(&hashes)) {
             return Ok(sha256);
         }
-        let (hashed, sha256) = hash(resolved)?;
+        let sha256 = hash(file, identity)?;
         if let Ok(mut hashes) = self.hashes.lock() {
-            hashes.insert(hashed, sha256);
+            hashes.insert(identity, sha256);
         }
         Ok(sha256)
     }
 }
 
-fn metadata(path: &Path) -> io::Result<Metadata> {
-    let metadata = open_program(path)?.metadata()?;
+fn identity(file: &cap_std::fs::File) -> io::Result<FileIdentity> {
+    let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "not a regular file",
         ));
     }
-    Ok(metadata)
+    Ok(os::identity(&metadata))
 }
 
-/// The bytes of a file and the identity of the file that gave them, which must not change meanwhile.
-fn hash(path: &Path) -> io::Result<(FileIdentity, Sha256Digest)> {
-    let mut file = open_program(path)?;
-    let before = os::identity(&file.metadata()?);
-    let sha256 = open::hash_reader(&mut file)?;
-    if os::identity(&file.metadata()?) != before {
+/// The bytes of an opened file, whose identity must not change meanwhile.
+fn hash(file: &mut cap_std::fs::File, before: FileIdentity) -> io::Result<Sha256Digest> {
+    let sha256 = open::hash_reader(file)?;
+    if identity(file)? != before {
         return Err(io::Error::other("changed while it was read"));
     }
-    Ok((before, sha256))
+    Ok(sha256)
 }
 
 /// An entry's path is the human's own configuration, so it is opened by path; a FIFO put there does not make us wait.

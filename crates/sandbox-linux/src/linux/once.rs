@@ -67,6 +67,7 @@ pub(crate) fn exec_once(
                 arguments: argument_list.pointers(),
                 environment: environment.pointers(),
                 identity: request.identity,
+                approved: request.identity.is_some(),
             },
             directory: &directory,
             done,

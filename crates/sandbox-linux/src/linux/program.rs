@@ -77,6 +77,8 @@ pub(crate) struct Program<'p> {
     pub(crate) arguments: &'p [*const c_char],
     pub(crate) environment: &'p [*const c_char],
     pub(crate) identity: Option<FileIdentity>,
+    /// Whether those bytes were approved, so that a script must be read through the descriptor that was checked, too.
+    pub(crate) approved: bool,
 }
 
 fn nanoseconds(seconds: i64, nanoseconds: i64) -> i128 {
@@ -97,8 +99,9 @@ pub(crate) fn identity(status: &libc::stat) -> FileIdentity {
 /// Executes; returns only with the reason why not.
 ///
 /// With an identity the file is opened once, checked through that descriptor, and that descriptor is executed. A `#!`
-/// script is executed by its path after the check, because its interpreter opens it by path in any case: between the
-/// two, only someone outside the sandbox could swap it (an entry that the sandbox may write is refused by the policy).
+/// script is read by its interpreter, which gets a name for it. For an approved one that name is `/dev/fd/N`, a link to the
+/// real path that leads to the checked file itself, whatever has been put at the path since (X-HASH). Any other script is
+/// given its own path, because `$0` is how build scripts find their directory, and nobody approved its bytes.
 ///
 /// # Safety
 /// The arrays in `program` must be as [`process::execute`] wants them.
@@ -149,8 +152,14 @@ unsafe fn by_descriptor(path: &CStr, wanted: FileIdentity, program: &Program<'_>
     }
     let mut start = [0u8; 2];
     if file::read(opened, &mut start) == Ok(2) && start == *b"#!" {
-        // SAFETY: the caller vouches for the arrays.
-        return unsafe { by_path(path, program) };
+        if !program.approved {
+            // SAFETY: the caller vouches for the arrays.
+            return unsafe { by_path(path, program) };
+        }
+        // The interpreter opens it again by number.
+        if let Err(errno) = file::keep_on_exec(opened) {
+            return Refused::NotExecutable(errno.0);
+        }
     }
     // SAFETY: the caller vouches for the arrays.
     let errno = unsafe { process::execute(opened, c"", program.arguments, program.environment) };

@@ -6,7 +6,9 @@ use super::status;
 use super::sys::socket as raw_socket;
 use super::wire::{Header, KILL, MOST_INLINE, Report};
 use policy::EffectivePolicy;
-use policy::sandbox::{ProcessEnd, ProcessOutcome, ProcessRequest, SandboxError, TaskSandbox};
+use policy::sandbox::{
+    ProcessEnd, ProcessOutcome, ProcessRequest, ProgramClass, SandboxError, TaskSandbox,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -255,6 +257,10 @@ impl<'t> Exchange<'t> {
             has_stdin: input.is_some(),
             in_file,
             identity: request.program.identity,
+            approved: matches!(
+                request.program.class,
+                ProgramClass::Entry | ProgramClass::Shell
+            ),
             bytes: u32::try_from(strings.len()).map_err(|_| failed("request", "too long"))?,
             arguments: request.argv.len() as u32,
         };

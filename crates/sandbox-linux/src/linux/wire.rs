@@ -19,6 +19,7 @@ pub(crate) const MOST_INLINE: usize = 32 * 1024;
 const HAS_STDIN: u8 = 1;
 const HAS_IDENTITY: u8 = 2;
 const IN_FILE: u8 = 4;
+const APPROVED: u8 = 8;
 
 const IDENTITY_BYTES: usize = 3 * 8 + 2 * 16;
 /// Flags, three bytes of nothing, length of the strings, their count, identity.
@@ -30,6 +31,7 @@ pub(crate) struct Header {
     pub(crate) has_stdin: bool,
     pub(crate) in_file: bool,
     pub(crate) identity: Option<FileIdentity>,
+    pub(crate) approved: bool,
     pub(crate) bytes: u32,
     pub(crate) arguments: u32,
 }
@@ -45,7 +47,8 @@ impl Header {
             } else {
                 0
             }
-            | if self.in_file { IN_FILE } else { 0 };
+            | if self.in_file { IN_FILE } else { 0 }
+            | if self.approved { APPROVED } else { 0 };
         out[4..8].copy_from_slice(&self.bytes.to_ne_bytes());
         out[8..12].copy_from_slice(&self.arguments.to_ne_bytes());
         if let Some(identity) = self.identity {
@@ -71,6 +74,7 @@ impl Header {
             has_stdin: flags & HAS_STDIN != 0,
             in_file: flags & IN_FILE != 0,
             identity: (flags & HAS_IDENTITY != 0).then_some(identity),
+            approved: flags & APPROVED != 0,
             bytes: u32::from_ne_bytes(array(message, 4)?),
             arguments: u32::from_ne_bytes(array(message, 8)?),
         })
@@ -158,12 +162,14 @@ mod tests {
                 modified_ns: -4,
                 changed_ns: i128::MAX,
             }),
+            approved: true,
             bytes: 77,
             arguments: 3,
         };
         assert_eq!(Header::decode(&header.encode()), Some(header));
         let bare = Header {
             identity: None,
+            approved: false,
             in_file: true,
             ..header
         };

@@ -287,6 +287,7 @@ fn run_program(attempt: &Attempt<'_>) -> Result<Refused, Errno> {
         arguments: attempt.arguments,
         environment: attempt.workshop.environment.pointers(),
         identity: attempt.header.identity,
+        approved: attempt.header.approved,
     };
     // SAFETY: `parse` filled the array with strings of the request and left the null at its end; the environment is a
     // `StringArray`.

@@ -211,6 +211,18 @@ pub(crate) fn set_flags(fd: Fd, flags: i32) -> Result<()> {
     .map(drop)
 }
 
+/// Leaves this descriptor to the program that is executed.
+pub(crate) fn keep_on_exec(fd: Fd) -> Result<()> {
+    // SAFETY: numbers only.
+    unsafe {
+        call(
+            libc::SYS_fcntl,
+            [fd.arg(), libc::F_SETFD as usize, 0, 0, 0, 0],
+        )
+    }
+    .map(drop)
+}
+
 const CLOSE_RANGE_UNSHARE: usize = 2;
 
 /// Closes `first..=last`. With `unshare`, in a table of our own from now on.
