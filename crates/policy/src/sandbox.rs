@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A control that a backend can apply, or report as missing (X-PARTIAL).
@@ -95,14 +96,26 @@ pub enum Level {
 }
 
 /// What a backend enforces on this machine for this policy. The level follows from the missing controls.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Enforcement {
     level: Level,
     missing: Vec<Control>,
+    /// Tells judgements apart that say the same: a permit is for the sandbox that this one was made for.
+    #[serde(skip)]
+    judgement: u64,
 }
 
+/// Two judgements are equal when they say the same; whose they are matters to [`StartPermit::redeem`] only.
+impl PartialEq for Enforcement {
+    fn eq(&self, other: &Self) -> bool {
+        (self.level, &self.missing) == (other.level, &other.missing)
+    }
+}
+
+impl Eq for Enforcement {}
+
 impl Enforcement {
-    /// Judges the level from what is missing.
+    /// Judges the level from what is missing. Each call is a judgement of its own; clones of it are the same one.
     pub fn missing(missing: impl IntoIterator<Item = Control>) -> Self {
         let mut missing: Vec<Control> = missing.into_iter().collect();
         missing.sort_unstable();
@@ -112,7 +125,12 @@ impl Enforcement {
         } else {
             Level::Full
         };
-        Self { level, missing }
+        static JUDGEMENTS: AtomicU64 = AtomicU64::new(0);
+        Self {
+            level,
+            missing,
+            judgement: JUDGEMENTS.fetch_add(1, Ordering::Relaxed),
+        }
     }
 
     /// `full` or `partial`.
@@ -134,7 +152,8 @@ impl Enforcement {
             policy.mode() == SandboxMode::ReadOnly && policy.partial() == PartialRule::ReadOnly;
         if self.level == Level::Full || accepted {
             return Ok(StartPermit {
-                _made_by_comparison: (),
+                judgement: self.judgement,
+                rules: (policy.mode(), policy.partial()),
             });
         }
         let missing: Vec<&str> = self
@@ -151,10 +170,12 @@ impl Enforcement {
     }
 }
 
-/// Proof that what is enforced was compared with what is needed. Not `Clone`: one start each.
+/// Proof that what is enforced was compared with what is needed. Not `Clone`: one start each, of the sandbox whose
+/// [`Enforcement`] made it.
 ///
 /// ```compile_fail,E0451
-/// let permit = policy::sandbox::StartPermit { _made_by_comparison: () };
+/// let rules = (policy::SandboxMode::ReadOnly, policy::effective::PartialRule::Deny);
+/// let permit = policy::sandbox::StartPermit { judgement: 0, rules };
 /// ```
 /// ```compile_fail,E0599
 /// fn twice(permit: policy::sandbox::StartPermit) -> [policy::sandbox::StartPermit; 2] {
@@ -176,7 +197,31 @@ impl Enforcement {
 /// ```
 #[derive(Debug)]
 pub struct StartPermit {
-    _made_by_comparison: (),
+    judgement: u64,
+    rules: (SandboxMode, PartialRule),
+}
+
+impl StartPermit {
+    /// Uses the permit up, for the sandbox with this enforcement and this policy. Every backend's `start` begins so.
+    ///
+    /// # Errors
+    /// `sandbox.partial` where the permit was made for another sandbox, or under a policy that accepts something else.
+    pub fn redeem(
+        self,
+        enforcement: &Enforcement,
+        policy: &EffectivePolicy,
+    ) -> Result<(), Refusal> {
+        if self.judgement == enforcement.judgement
+            && self.rules == (policy.mode(), policy.partial())
+        {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            Code::SandboxPartial,
+            "StartPermit",
+            "made for another sandbox",
+        ))
+    }
 }
 
 /// Why a sandbox could not do it.
@@ -290,10 +335,10 @@ pub trait PreparedSandbox: Send {
     /// What must be in the journal before the start.
     fn host_resources(&self) -> Vec<HostResource>;
 
-    /// Starts it (BeginTask).
+    /// Starts it (BeginTask), once the permit is redeemed.
     ///
     /// # Errors
-    /// `Failed`, with everything undone.
+    /// `sandbox.partial` for another sandbox's permit, `Failed`; either way everything is undone.
     fn start(self: Box<Self>, permit: StartPermit) -> Result<Arc<dyn TaskSandbox>, SandboxError>;
 }
 

@@ -89,6 +89,28 @@ fn x_harness_4_the_refusal_names_the_controls() {
     assert_eq!(refusal.target, "filesystem_view, network");
 }
 
+/// X-HARNESS-4: a permit starts the sandbox whose enforcement made it, under the rules it was judged by, and no other,
+/// even where the other says the same.
+#[test]
+fn x_harness_4_a_permit_is_for_one_sandbox() {
+    let read_only = frozen(|draft| draft.mode = SandboxMode::ReadOnly);
+    let writing = frozen(|draft| draft.mode = SandboxMode::WorkspaceWrite);
+    let strict = frozen(|draft| {
+        draft.mode = SandboxMode::ReadOnly;
+        draft.partial = PartialRule::Deny;
+    });
+    let weak = Enforcement::missing([Control::Network]);
+    let equal = Enforcement::missing([Control::Network]);
+    assert_eq!(weak, equal);
+    let permit = || weak.permit(&read_only).unwrap();
+    assert_eq!(permit().redeem(&weak, &read_only), Ok(()));
+    assert_eq!(permit().redeem(&weak.clone(), &read_only), Ok(()));
+    for (enforcement, policy) in [(&equal, &read_only), (&weak, &writing), (&weak, &strict)] {
+        let refusal = permit().redeem(enforcement, policy).unwrap_err();
+        assert_eq!(refusal.code, Code::SandboxPartial);
+    }
+}
+
 /// X-HARNESS-2: no confinement is its own stable code and a denial, and no other failure carries it.
 #[test]
 fn x_harness_2_no_backend_is_sandbox_unavailable() {

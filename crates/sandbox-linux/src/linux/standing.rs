@@ -81,8 +81,7 @@ impl PreparedSandbox for Prepared {
     }
 
     fn start(self: Box<Self>, permit: StartPermit) -> Result<Arc<dyn TaskSandbox>, SandboxError> {
-        // One start each: the permit ends here.
-        let _used_up = permit;
+        permit.redeem(&self.ready.enforcement, &self.policy)?;
         Ok(Arc::new(Task::new(
             self.ready.parts,
             &self.policy,

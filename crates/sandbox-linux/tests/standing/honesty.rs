@@ -15,6 +15,10 @@ pub const TESTS: &[(&str, Test)] = &[
         "x_partial_enforcement_is_honest",
         x_partial_enforcement_is_honest,
     ),
+    (
+        "x_harness_4_a_permit_starts_only_its_own_sandbox",
+        a_permit_starts_only_its_own_sandbox,
+    ),
     ("root_runs_as_nobodys_user", root_runs_as_nobodys_user),
     (
         "root_with_roots_of_several_owners",
@@ -49,6 +53,19 @@ fn x_partial_enforcement_is_honest() -> Checked {
     }
     assert_eq!(&LinuxSandbox.survey(&spec.policy())?, enforcement);
     Ok(())
+}
+
+/// X-HARNESS-4: a permit of one prepared sandbox does not start another, whatever both say.
+fn a_permit_starts_only_its_own_sandbox() -> Checked {
+    let world = world();
+    let spec = Spec::new(&world.workspace, "r");
+    let (one, other) = (prepare(&spec)?, prepare(&spec)?);
+    assert_eq!(one.enforcement(), other.enforcement());
+    let permit = one.enforcement().permit(&spec.policy()).unwrap();
+    let error = other.start(permit).err().unwrap();
+    assert_eq!(error.code(), Code::SandboxPartial);
+    let permit = one.enforcement().permit(&spec.policy()).unwrap();
+    Ok(one.start(permit)?.end()?)
 }
 
 /// As the host's root, no sandboxed process holds the host's user 0, and files are still the owner's.
