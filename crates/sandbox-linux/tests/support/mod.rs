@@ -1,9 +1,11 @@
 //! What the tests share: a world to attack, a policy for it, and both ways to run the probe.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod machine;
 pub mod matrix;
 pub mod probe;
 pub mod rows;
+pub mod tracer;
 pub mod world;
 
 use policy::effective::{
@@ -38,6 +40,8 @@ pub struct Spec {
     pub private_mb: u64,
     pub processes: u32,
     pub environment: Vec<(String, String)>,
+    /// Mode `read-only` instead of `workspace-write`.
+    pub read_only: bool,
 }
 
 impl Spec {
@@ -53,6 +57,15 @@ impl Spec {
             private_mb: 64,
             processes: 128,
             environment: Vec::new(),
+            read_only: false,
+        }
+    }
+
+    pub fn mode(&self) -> SandboxMode {
+        if self.read_only {
+            SandboxMode::ReadOnly
+        } else {
+            SandboxMode::WorkspaceWrite
         }
     }
 
@@ -76,7 +89,7 @@ impl Spec {
             roots.push(root(path, rights, Origin::Mount));
         }
         PolicyDraft {
-            mode: SandboxMode::WorkspaceWrite,
+            mode: self.mode(),
             roots,
             entries: Vec::new(),
             network: if self.private_network {
@@ -102,9 +115,7 @@ impl Spec {
     }
 
     pub fn policy(&self) -> EffectivePolicy {
-        self.draft()
-            .freeze(&Ceiling::mode(SandboxMode::WorkspaceWrite))
-            .unwrap()
+        self.draft().freeze(&Ceiling::mode(self.mode())).unwrap()
     }
 }
 
@@ -265,6 +276,9 @@ pub fn take_over() {
     match arguments.get(1).map(String::as_str) {
         Some("--probe") => probe::main(&arguments[2..]),
         Some("--once") => once_main(&arguments[2], &arguments[3..]),
+        Some("--standing") => standing_main(&arguments[2], &arguments[3..]),
+        Some("--survey") => survey_main(&arguments[2]),
+        Some("--machine") => machine::main(&arguments[2..]),
         _ => {}
     }
 }
@@ -302,12 +316,59 @@ fn once_main(spec: &str, argv: &[String]) -> ! {
         }
         Err(error) => {
             eprintln!("{error}");
-            match error {
-                SandboxError::NotFound(_) => 127,
-                SandboxError::NotExecutable { .. } | SandboxError::Refused(_) => 126,
-                _ => 125,
-            }
+            code_of(&error)
         }
     };
     std::process::exit(code)
+}
+
+fn code_of(error: &SandboxError) -> i32 {
+    match error {
+        SandboxError::NotFound(_) => 127,
+        SandboxError::NotExecutable { .. } | SandboxError::Refused(_) => 126,
+        _ => 125,
+    }
+}
+
+/// A standing sandbox for one program, with the same exit codes.
+fn standing_main(spec: &str, argv: &[String]) -> ! {
+    let spec: Spec = serde_json::from_str(spec).unwrap();
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let result = prepare(&spec).and_then(|prepared| {
+        let permit = prepared.enforcement().permit(&spec.policy())?;
+        let sandbox = prepared.start(permit)?;
+        let outcome = sandbox.run(&request(&spec, &argv));
+        sandbox.end()?;
+        outcome
+    });
+    let code = match result {
+        Ok(outcome) => {
+            let ran = ran_of(&outcome);
+            print!("{}", ran.stdout);
+            eprint!("{}", ran.stderr);
+            outcome.end.exit_code()
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            code_of(&error)
+        }
+    };
+    std::process::exit(code)
+}
+
+/// `LEVEL missing,missing`, or the error.
+fn survey_main(spec: &str) -> ! {
+    let spec: Spec = serde_json::from_str(spec).unwrap();
+    match LinuxSandbox.survey(&spec.policy()) {
+        Ok(enforcement) => {
+            let words: Vec<&str> = enforcement
+                .missing_controls()
+                .iter()
+                .map(|control| control.word())
+                .collect();
+            println!("{:?} {}", enforcement.level(), words.join(","));
+        }
+        Err(error) => println!("{error}"),
+    }
+    std::process::exit(0)
 }

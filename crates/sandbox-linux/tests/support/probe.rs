@@ -397,6 +397,7 @@ fn kernel<'a>(what: &str, argument: &dyn Fn(usize) -> &'a str) -> Tried {
             )
         }
         "userfaultfd" => call(libc::SYS_userfaultfd, [1, 0, 0, 0, 0, 0]),
+        "landlock" => call(libc::SYS_landlock_create_ruleset, [0, 0, 1, 0, 0, 0]),
         "clone3" => call(libc::SYS_clone3, [0, 0, 0, 0, 0, 0]),
         "name-to-handle" => {
             let mut handle = [0u32; 64];
