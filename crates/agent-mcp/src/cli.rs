@@ -126,6 +126,8 @@ pub enum Mode {
     ReadOnly,
     /// The root can be changed.
     WorkspaceWrite,
+    /// No confinement; refused here, because each use needs a person's approval.
+    DangerFullAccess,
 }
 
 /// Report formats.

@@ -3,16 +3,15 @@
 
 use policy::config::{Config, Finding, Loaded, MountAccess, Profile, Source};
 use policy::effective::{
-    Ceiling, EntryExecutable, EntryKind, GrantedRoot, NetworkPolicy, Origin, PartialRule,
-    RehashRule, ResourceLimits, RootKind, Sha256Digest, ShellRule,
+    Ceiling, EntryExecutable, EntryKind, GrantedRoot, Origin, ResourceLimits, RootKind,
+    Sha256Digest,
 };
 use policy::{
     Blame, Code, EffectivePolicy, Fault, PolicyDraft, Refusal, Right, Rights, SandboxMode,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 mod own_files;
 mod pin;
@@ -310,36 +309,8 @@ impl Deployment {
                 refusal.requiring(Right::Write),
             ]));
         }
-        let rights = if mode == SandboxMode::ReadOnly {
-            Rights::READ
-        } else {
-            Rights::ALL
-        };
-        let draft = PolicyDraft {
-            mode,
-            roots: vec![GrantedRoot {
-                path: root.clone(),
-                kind: RootKind::Directory,
-                rights,
-                origins: BTreeSet::from([Origin::Workspace]),
-            }],
-            entries: Vec::new(),
-            network: NetworkPolicy::None,
-            resources: ResourceLimits {
-                memory_bytes: 4096 * 1024 * 1024,
-                process_limit: 512,
-                execution_timeout: Duration::from_secs(u64::from(u32::MAX)),
-                output_bytes: 64 * 1024,
-                private_bytes: PRIVATE_BYTES,
-            },
-            environment: BTreeMap::new(),
-            protect: vec![PathBuf::from(".git/config"), PathBuf::from(".git/hooks")],
-            own_files: places.own(),
-            shells: ShellRule::Allow,
-            rehash: RehashRule::OnChange,
-            partial: PartialRule::ReadOnly,
-            workspace_root: root,
-        };
+        let mut draft = PolicyDraft::preset(mode, &root);
+        draft.own_files = places.own();
         let policy = draft
             .freeze(&Ceiling::mode(SandboxMode::WorkspaceWrite))
             .map_err(DeploymentError::Refusals)?;

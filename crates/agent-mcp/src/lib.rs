@@ -25,12 +25,17 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            let code = match (error.use_stderr(), is_exec()) {
+                (false, _) => exit::OK,
+                (true, false) => exit::USAGE,
+                // 2 could be the command's own.
+                (true, true) => {
+                    terminal::err("agent-mcp: exec: usage");
+                    exit::EXEC_SANDBOX
+                }
+            };
             drop(error.print());
-            return ExitCode::from(if error.use_stderr() {
-                exit::USAGE
-            } else {
-                exit::OK
-            });
+            return ExitCode::from(code);
         }
     };
     let code = match cli.command {
@@ -43,4 +48,11 @@ pub fn main() -> ExitCode {
         Command::Init(arguments) => commands::init::run(&arguments),
     };
     ExitCode::from(code)
+}
+
+/// Whether `exec` was asked for, where the command line could not be read.
+fn is_exec() -> bool {
+    std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "exec")
 }

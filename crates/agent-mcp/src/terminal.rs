@@ -7,12 +7,22 @@ use std::io::Write;
 /// Where people read.
 pub struct Terminal<'a> {
     texts: &'a dyn Localize,
+    /// Before every message on standard error.
+    name: &'static str,
 }
 
 impl<'a> Terminal<'a> {
     /// A terminal that speaks the chosen language.
     pub fn new(texts: &'a dyn Localize) -> Self {
-        Self { texts }
+        Self { texts, name: "" }
+    }
+
+    /// The same for `exec`, whose command writes to the same standard error: our messages begin with our name.
+    pub fn of_exec(texts: &'a dyn Localize) -> Self {
+        Self {
+            texts,
+            name: "agent-mcp: ",
+        }
     }
 
     /// The texts.
@@ -32,27 +42,32 @@ impl<'a> Terminal<'a> {
 
     /// A localized line on standard error.
     pub fn warn(&self, message: &Message) {
-        err(&self.texts.text(message));
+        self.error(&self.texts.text(message));
+    }
+
+    /// A line on standard error that is a message already.
+    pub fn error(&self, text: &str) {
+        err(&format!("{}{text}", self.name));
     }
 
     /// A refusal on standard error: code, what was refused, and what to do about it.
     pub fn refusal(&self, refusal: &Refusal) {
-        err(&format!(
+        self.error(&format!(
             "{}: {}",
             refusal.code,
             self.texts.text(&refusal.message())
         ));
-        err(&format!("  {}", self.texts.text(&refusal.hint())));
+        self.error(&format!("  {}", self.texts.text(&refusal.hint())));
     }
 
     /// A fault on standard error: code, what failed, and what to do about it.
     pub fn fault(&self, fault: &Fault) {
-        err(&format!(
+        self.error(&format!(
             "{}: {}",
             fault.code,
             self.texts.text(&fault.message())
         ));
-        err(&format!("  {}", self.texts.text(&fault.hint())));
+        self.error(&format!("  {}", self.texts.text(&fault.hint())));
     }
 }
 

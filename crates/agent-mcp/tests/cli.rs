@@ -21,7 +21,10 @@ fn x_cli_commands() {
         assert_eq!(run(&[name, "--help"]).status.code(), Some(0), "{name}");
     }
     assert_eq!(run(&["fly"]).status.code(), Some(2));
-    assert_eq!(run(&["exec"]).status.code(), Some(2));
+    // 2 could be the command's own.
+    let usage = run(&["exec"]);
+    assert_eq!(usage.status.code(), Some(125));
+    assert!(text(&usage.stderr).starts_with("agent-mcp: "));
 }
 
 /// X-CLI, SEC-INV-02: no flag widens the policy or sets a sampling value.
@@ -40,14 +43,21 @@ fn x_cli_no_flag_widens() {
                 .args([name, flag, "x"])
                 .output()
                 .unwrap();
-            assert_eq!(output.status.code(), Some(2), "{name} {flag}");
+            let usage = if name == "exec" { 125 } else { 2 };
+            assert_eq!(output.status.code(), Some(usage), "{name} {flag}");
         }
     }
     let output = command(state.path())
         .args(["exec", "--mode", "danger-full-access", "--", "true"])
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), Some(126));
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("agent-mcp: policy.approval_required"),
+        "{told}"
+    );
+    assert!(told.contains("sandbox.max_mode: workspace-write"), "{told}");
 }
 
 /// MCP-TR-03, MCP-TR-05, AT-03: there is no other transport, and none can be configured.

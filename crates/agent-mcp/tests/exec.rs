@@ -235,3 +235,147 @@ fn output_is_untouched() {
     assert_eq!(output.stdout.len(), 5_000_000);
     assert!(output.stdout.iter().all(|byte| *byte == 0));
 }
+
+fn reported(
+    workspace: &std::path::Path,
+    flags: &[&str],
+    argv: &[&std::ffi::OsStr],
+) -> (Option<i32>, serde_json::Value, Vec<serde_json::Value>) {
+    let state = tempfile::tempdir().unwrap();
+    let file = state.path().join("report.json");
+    let output = command(state.path())
+        .current_dir(workspace)
+        .args(["exec", "--report", "json", "--report-file"])
+        .arg(&file)
+        .args(flags)
+        .arg("--")
+        .args(argv)
+        .output()
+        .unwrap();
+    let lines = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(lines.lines().count(), 1, "{lines}");
+    let report: serde_json::Value = serde_json::from_str(&lines).unwrap();
+    assert_eq!(report["v"], 1);
+    assert_eq!(report["exit_code"], serde_json::json!(output.status.code()));
+    let shown = command(state.path())
+        .args(["audit", "show", "--json"])
+        .output()
+        .unwrap();
+    let audit = text(&shown.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    (output.status.code(), report, audit)
+}
+
+fn events(audit: &[serde_json::Value]) -> Vec<&str> {
+    let name = |record: &'_ serde_json::Value| record["event"].as_str().map(str::to_owned);
+    assert!(audit.iter().all(|record| name(record).is_some()));
+    audit
+        .iter()
+        .filter_map(|record| record["event"].as_str())
+        .filter(|name| !name.starts_with("audit.") && *name != "key.created")
+        .collect()
+}
+
+/// interfaces.md §2, X-PARTIAL: the report of every kind of end is valid JSON with the same fields, and the log holds what was
+/// enforced before it holds the start.
+#[test]
+fn x_partial_every_end_has_its_report_and_its_events() {
+    if !can_confine() {
+        return;
+    }
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    let workspace = tempfile::tempdir().unwrap();
+    let sh = |script: &'static str| ["sh", "-c", script].map(OsStr::new);
+    let ran = ["enforcement.report", "process.start", "process.exit"];
+
+    let (code, report, audit) = reported(workspace.path(), &[], &sh("exit 9"));
+    assert_eq!((code, events(&audit).as_slice()), (Some(9), &ran[..]));
+    assert_eq!(report["mode"], "workspace-write");
+    assert_eq!(report["network"]["access"], "none");
+    assert_eq!(
+        report["roots"][0]["rights"],
+        serde_json::json!(["read", "write", "execute", "delete"])
+    );
+    assert_eq!(report["enforcement"]["level"], "full");
+    assert!(
+        report["program"]["path"].as_str().unwrap().starts_with('/'),
+        "{report}"
+    );
+    assert_eq!(report["program"]["sha256"].as_str().unwrap().len(), 64);
+    assert_eq!(report["leftovers"], 0);
+    assert!(report["elapsed_ms"].as_f64().unwrap() > 0.0);
+    assert!(report["error"].is_null());
+
+    let (code, report, audit) = reported(workspace.path(), &[], &sh("kill -9 $$"));
+    assert_eq!((code, events(&audit).as_slice()), (Some(137), &ran[..]));
+    assert_eq!(
+        report["end"],
+        serde_json::json!({"how": "signaled", "signal": 9})
+    );
+
+    // Allowed, and it did not come to it: no denial.
+    let (code, report, audit) = reported(workspace.path(), &[], &[OsStr::new("no-such-command")]);
+    assert_eq!((code, events(&audit).as_slice()), (Some(127), &ran[..]));
+    assert_eq!(report["error"]["code"], "process.not_found");
+    assert!(
+        report["end"].is_null() && report["program"].is_null(),
+        "{report}"
+    );
+    let exit = audit
+        .iter()
+        .find(|record| record["event"] == "process.exit")
+        .unwrap();
+    assert_eq!(
+        (&exit["code"], &exit["detail"]["started"]),
+        (&"process.not_found".into(), &false.into())
+    );
+
+    // Not UTF-8, and far too long for the kernel.
+    let (code, _, _) = reported(workspace.path(), &[], &[OsStr::from_bytes(b"no-\xff")]);
+    assert_eq!(code, Some(127));
+
+    let (code, report, audit) = reported(
+        workspace.path(),
+        &["--mode", "danger-full-access"],
+        &sh("exit 9"),
+    );
+    assert_eq!(code, Some(126));
+    assert_eq!(report["error"]["code"], "policy.approval_required");
+    assert!(report["mode"].is_null(), "{report}");
+    assert!(events(&audit).is_empty());
+}
+
+/// interfaces.md §2: our own failures are told apart from the command's by our name before every line of ours.
+#[test]
+fn our_messages_begin_with_our_name() {
+    if !can_confine() {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    for (flags, argv) in [
+        (&[][..], &["no-such-command-here"][..]),
+        (&["--root", "/no/such/directory"], &["true"]),
+        (&["--root", "/etc"], &["true"]),
+        (&["--config", "/no/such/file"], &["true"]),
+        (
+            &["--report", "json", "--report-file", "/dev/null"],
+            &["true"],
+        ),
+    ] {
+        let run = exec_with(workspace.path(), flags, argv);
+        assert!(
+            matches!(run.code, Some(125..=127)),
+            "{flags:?} {:?}",
+            run.code
+        );
+        assert!(!run.err.is_empty());
+        for line in run.err.lines() {
+            assert!(line.starts_with("agent-mcp: "), "{flags:?}: {line}");
+        }
+    }
+    let run = exec(workspace.path(), &["sh", "-c", "echo theirs >&2; exit 127"]);
+    assert_eq!((run.code, run.err.as_str()), (Some(127), "theirs\n"));
+}

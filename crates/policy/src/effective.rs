@@ -329,6 +329,44 @@ pub struct PolicyDraft {
     pub workspace_root: PathBuf,
 }
 
+impl PolicyDraft {
+    /// What a command in one directory needs: the mode's rights there, no network, `.git/config` and hooks protected, 4 GiB
+    /// of memory, 512 processes, no time limit, 512 MiB of private space. Change any field before freezing it.
+    ///
+    /// `workspace` must be absolute and resolved (`std::fs::canonicalize`).
+    pub fn preset(mode: SandboxMode, workspace: &Path) -> Self {
+        let rights = match mode {
+            SandboxMode::ReadOnly => Rights::READ,
+            SandboxMode::WorkspaceWrite | SandboxMode::DangerFullAccess => Rights::ALL,
+        };
+        Self {
+            mode,
+            roots: vec![GrantedRoot {
+                path: workspace.to_path_buf(),
+                kind: RootKind::Directory,
+                rights,
+                origins: BTreeSet::from([Origin::Workspace]),
+            }],
+            entries: Vec::new(),
+            network: NetworkPolicy::None,
+            resources: ResourceLimits {
+                memory_bytes: 4 << 30,
+                process_limit: 512,
+                execution_timeout: Duration::from_secs(u64::from(u32::MAX)),
+                output_bytes: 64 << 10,
+                private_bytes: 512 << 20,
+            },
+            environment: BTreeMap::new(),
+            protect: vec![PathBuf::from(".git/config"), PathBuf::from(".git/hooks")],
+            own_files: Vec::new(),
+            shells: ShellRule::Allow,
+            rehash: RehashRule::OnChange,
+            partial: PartialRule::ReadOnly,
+            workspace_root: workspace.to_path_buf(),
+        }
+    }
+}
+
 /// The most that may be granted: a draft is only ever narrowed to it.
 #[derive(Clone, Debug)]
 pub struct Ceiling {

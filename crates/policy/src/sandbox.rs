@@ -95,6 +95,16 @@ pub enum Level {
     Full,
 }
 
+impl Level {
+    /// The stable word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Partial => "partial",
+            Self::Full => "full",
+        }
+    }
+}
+
 /// What a backend enforces on this machine for this policy. The level follows from the missing controls.
 #[derive(Clone, Debug, Serialize)]
 pub struct Enforcement {

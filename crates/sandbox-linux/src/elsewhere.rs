@@ -1,8 +1,9 @@
 //! Where there is no backend: everything compiles, and a confined run fails (X-PLAT).
 
-use crate::exec::{ExecReport, ExecRequest};
+use crate::exec::{Command, ExecReport};
 use policy::EffectivePolicy;
 use policy::sandbox::{Enforcement, PreparedSandbox, SandboxBackend, SandboxError};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The backend that always says unavailable.
@@ -32,10 +33,28 @@ impl SandboxBackend for LinuxSandbox {
 
 pub(crate) fn init() {}
 
-pub(crate) fn exec_once(
-    _: &EffectivePolicy,
-    _: &ExecRequest,
-    _: impl FnOnce() -> Result<(), SandboxError>,
-) -> Result<ExecReport, SandboxError> {
-    Err(unavailable())
+/// Cannot be made here.
+#[derive(Debug)]
+pub(crate) enum Readied {}
+
+impl Readied {
+    pub(crate) fn new(_: &EffectivePolicy) -> Result<Self, SandboxError> {
+        Err(unavailable())
+    }
+
+    pub(crate) fn enforcement(&self) -> Enforcement {
+        match *self {}
+    }
+
+    pub(crate) fn run(
+        self,
+        _: &Command,
+        _: impl FnOnce(&Enforcement) -> Result<(), SandboxError>,
+    ) -> Result<ExecReport, SandboxError> {
+        match self {}
+    }
+}
+
+pub(crate) fn locate(_: &EffectivePolicy, _: &Command) -> Option<PathBuf> {
+    None
 }

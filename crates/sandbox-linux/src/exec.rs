@@ -1,29 +1,218 @@
-//! One confined command: what to run, and what came of it.
+//! `confine`: the only door to a process (HARNESS). What to run, what is enforced, and what came of it.
 
+use crate::backend::{self, Readied};
 use policy::effective::FileIdentity;
-use policy::sandbox::{Enforcement, ProcessEnd};
+use policy::sandbox::{
+    Enforcement, ProcessEnd, ProcessOutcome, ProcessRequest, ProgramClass, ProgramIdentity,
+    SandboxBackend as _, SandboxError, StartPermit,
+};
+use policy::{Code, EffectivePolicy, Refusal};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Where a program without a slash is looked for, unless the policy's environment has a `PATH` of its own.
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
-/// A command for [`crate::exec_once`]: exact argv, never a shell string.
+/// One command: exact argv, never a shell string.
 #[derive(Clone, Debug)]
-pub struct ExecRequest {
-    /// The whole argument vector. A first element without a slash is searched in the sandbox's own `PATH`.
-    pub argv: Vec<OsString>,
+pub(crate) struct Command {
+    /// The whole argument vector, never empty and without NUL. A first element without a slash is searched in the sandbox's
+    /// own `PATH`.
+    pub(crate) argv: Vec<OsString>,
     /// Absolute resolved working directory inside a granted directory.
-    pub cwd: PathBuf,
-    /// The file that must be executed, where the caller has recorded it (X-HASH); another one is refused as
-    /// `executable.hash_changed`.
-    pub identity: Option<FileIdentity>,
-    /// Wall clock limit for the command; `None` leaves it to whoever started us.
-    pub timeout: Option<Duration>,
+    pub(crate) cwd: PathBuf,
+    pub(crate) identity: Option<FileIdentity>,
+    pub(crate) timeout: Option<Duration>,
 }
 
-/// What [`crate::exec_once`] did.
+/// Confines one command: nothing runs yet, and whatever runs later runs under exactly this policy.
+///
+/// `argv` is the exact argument vector. A program name without a slash is searched in the sandbox's own `PATH`.
+/// What comes back carries what this machine enforces of the policy; whether that is enough is the caller's decision,
+/// made with [`Enforcement::permit`], without whose [`StartPermit`] nothing starts:
+///
+/// ```
+/// use sandbox_linux::policy::effective::{Ceiling, PolicyDraft, SandboxMode};
+/// use sandbox_linux::policy::sandbox::SandboxError;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let workspace = std::env::current_dir()?.canonicalize()?;
+/// let mode = SandboxMode::ReadOnly;
+/// let policy = PolicyDraft::preset(mode, &workspace)
+///     .freeze(&Ceiling::mode(mode))
+///     .map_err(|refusals| format!("{refusals:?}"))?;
+///
+/// let confined = match sandbox_linux::confine(["cat", "/etc/shadow"], &policy) {
+///     Ok(confined) => confined,
+///     // Fail closed: never start the command some other way.
+///     Err(SandboxError::Unavailable { stage, reason }) => {
+///         eprintln!("nothing was run: {stage}: {reason}");
+///         return Ok(());
+///     }
+///     Err(error) => return Err(error.into()),
+/// };
+/// // Partial enforcement is handled here: in read-only mode it is accepted, elsewhere it is a refusal.
+/// let permit = confined.enforcement().permit(&policy).map_err(SandboxError::from)?;
+/// let report = confined.run(permit, |enforced| {
+///     eprintln!("{:?}, missing {:?}", enforced.level(), enforced.missing_controls());
+///     Ok(())
+/// })?;
+/// assert_eq!(report.end.exit_code(), 1); // there is no such file inside
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// `Unavailable` (`SANDBOX_UNAVAILABLE`) where this machine has no way to confine, a refusal where the policy asks for what
+/// cannot be made so (`danger-full-access` does not pass here: it is not a sandbox) or argv is empty or holds a NUL.
+pub fn confine<A: Into<OsString>>(
+    argv: impl IntoIterator<Item = A>,
+    policy: &EffectivePolicy,
+) -> Result<Confined<'_>, SandboxError> {
+    let argv: Vec<OsString> = argv.into_iter().map(Into::into).collect();
+    let wrong = |detail: &str| {
+        Refusal::new(Code::ToolArgumentsInvalid, "argv", "argv").with("detail", detail)
+    };
+    if argv.is_empty() {
+        return Err(wrong("it is empty").into());
+    }
+    if let Some(index) = argv
+        .iter()
+        .position(|word| word.as_encoded_bytes().contains(&0))
+    {
+        return Err(wrong(&format!("NUL in argument {index}")).into());
+    }
+    let readied = Readied::new(policy)?;
+    Ok(Confined {
+        policy,
+        command: Command {
+            argv,
+            cwd: policy.workspace_root().to_path_buf(),
+            identity: None,
+            timeout: None,
+        },
+        enforcement: readied.enforcement(),
+        readied,
+    })
+}
+
+/// A confined command that has not started. Made by [`confine`]; ends in [`Confined::run`] or [`Confined::output`].
+#[derive(Debug)]
+#[must_use = "nothing has run"]
+pub struct Confined<'p> {
+    policy: &'p EffectivePolicy,
+    command: Command,
+    enforcement: Enforcement,
+    readied: Readied,
+}
+
+impl Confined<'_> {
+    /// What will be enforced. Controls that show only at the start, and do not decide the level (`uid_separation`, `pids`),
+    /// are in the report and in what [`Confined::run`] shows before the start.
+    pub fn enforcement(&self) -> &Enforcement {
+        &self.enforcement
+    }
+
+    /// Another working directory than the policy's workspace root: absolute, resolved, inside a granted directory.
+    pub fn in_directory(mut self, cwd: impl Into<PathBuf>) -> Self {
+        self.command.cwd = cwd.into();
+        self
+    }
+
+    /// The file that must be executed, where the caller has recorded it (X-HASH); another one is refused as
+    /// `executable.hash_changed`.
+    pub fn only(mut self, identity: FileIdentity) -> Self {
+        self.command.identity = Some(identity);
+        self
+    }
+
+    /// Wall clock limit; then the whole tree is ended. Without it only [`Confined::output`] has one, the policy's.
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.command.timeout = Some(limit);
+        self
+    }
+
+    /// Where the program's file is, as far as that can be seen from outside: for a record of what was started.
+    pub fn program(&self) -> Option<PathBuf> {
+        backend::locate(self.policy, &self.command)
+    }
+
+    /// Runs it with our own standard streams and waits for it and everything it started (P-1).
+    ///
+    /// On a terminal (all three streams are our controlling terminal) the command gets a pseudo-terminal of its own as its
+    /// controlling terminal, which is relayed: job control works, and it never holds a descriptor of the real one.
+    /// INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are passed on to the command's process group while it runs.
+    ///
+    /// This process must have one thread: the command shares its memory until the program is executed.
+    ///
+    /// `before` is called while the sandbox is being built, with what is really enforced, and the command is not started
+    /// before it has returned: whatever must be on the disk before the effect is written there in time that is spent anyway.
+    /// It must start no thread.
+    ///
+    /// # Errors
+    /// Those of `before`, with nothing started. `Unavailable` where the machine cannot confine or we have several threads,
+    /// `Refused` for another sandbox's permit, and where what came about is less than the policy needs (X-PARTIAL),
+    /// `NotFound` and `NotExecutable` for the program, `Failed` when the sandbox broke.
+    pub fn run(
+        self,
+        permit: StartPermit,
+        before: impl FnOnce(&Enforcement) -> Result<(), SandboxError>,
+    ) -> Result<ExecReport, SandboxError> {
+        permit.redeem(&self.enforcement, self.policy)?;
+        self.readied.run(&self.command, |enforced| {
+            // What came about may be less than what was seen possible.
+            let _enough = enforced.permit(self.policy)?;
+            before(enforced)
+        })
+    }
+
+    /// Runs it in a sandbox of its own with `stdin` (nothing: end of file at once) and captures its output: `output_bytes`
+    /// of the policy's resources are kept of each stream, half head, half tail.
+    ///
+    /// Any number of threads may do this at the same time. The program must have called [`crate::init`] first in `main`.
+    ///
+    /// # Errors
+    /// As [`Confined::run`].
+    pub fn output(
+        self,
+        permit: StartPermit,
+        stdin: Option<Vec<u8>>,
+    ) -> Result<ProcessOutcome, SandboxError> {
+        permit.redeem(&self.enforcement, self.policy)?;
+        let name = Path::new(&self.command.argv[0]);
+        let path = self
+            .program()
+            .ok_or_else(|| SandboxError::NotFound(name.to_path_buf()))?;
+        let request = ProcessRequest {
+            program: ProgramIdentity {
+                path,
+                class: ProgramClass::Operator,
+                identity: self.command.identity,
+                sha256: None,
+            },
+            cwd: self.command.cwd,
+            stdin,
+            timeout: self
+                .command
+                .timeout
+                .unwrap_or(self.policy.resources().execution_timeout),
+            spool_directory: None,
+            argv: self.command.argv,
+        };
+        let policy = Arc::new(self.policy.clone());
+        let prepared = crate::LinuxSandbox.prepare(&policy, "confine")?;
+        let permit = prepared.enforcement().permit(&policy)?;
+        let sandbox = prepared.start(permit)?;
+        let outcome = sandbox.run(&request);
+        // What is left is worse than whatever the run came to.
+        sandbox.end()?;
+        outcome
+    }
+}
+
+/// What [`Confined::run`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecReport {
     /// How the command ended.

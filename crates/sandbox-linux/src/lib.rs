@@ -9,7 +9,13 @@
 //! Not here yet: the Landlock-only fallback without user namespaces, network levels `local` and `restricted`, delegated
 //! cgroups, and naming what was denied.
 //!
-//! Callers invoke [`init`] first thing in `main`: the sandbox's helper is the same binary, executed again.
+//! # For other programs
+//!
+//! The crate needs nothing of the agent: make a policy, [`confine`] an exact argv, decide about what is enforced, run.
+//! `examples/confine.rs` is a whole program; `docs/guide/library.md` explains each step. Callers invoke [`init`] first
+//! thing in `main`: the sandbox's helper is the same binary, executed again. There is no other way to start a process
+//! here than through [`confine`] or, for many commands in one sandbox, [`LinuxSandbox`]; both take a
+//! [`policy::sandbox::StartPermit`], and neither has a mode without confinement.
 
 #[cfg(all(
     target_os = "linux",
@@ -26,35 +32,14 @@ mod backend;
 mod exec;
 
 pub use backend::LinuxSandbox;
-pub use exec::{ExecReport, ExecRequest, PATH};
-
-use policy::EffectivePolicy;
-use policy::sandbox::SandboxError;
+pub use exec::{Confined, ExecReport, PATH, confine};
+pub use policy;
 
 /// Must be the first thing `main` does. Returns at once unless this process is a sandbox's helper, that is, this program executed
-/// again by [`LinuxSandbox`]; then it never returns.
+/// again by [`LinuxSandbox`] or [`Confined::output`]; then it never returns.
 ///
-/// A program that does not call it gets `SANDBOX_UNAVAILABLE` from [`LinuxSandbox`] instead of being started again and again.
+/// A program that does not call it gets `SANDBOX_UNAVAILABLE` from those instead of being started again and again.
+/// [`Confined::run`] does not need it.
 pub fn init() {
     backend::init();
-}
-
-/// Runs one command confined, with our own standard streams, and waits for it and everything it started (P-1).
-///
-/// Must be called while this process has one thread, as it is at the start of `agent-mcp exec`: init and command share its memory
-/// until the program is executed. INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are passed on to the command's
-/// process group while it runs.
-///
-/// `before` is called while the sandbox is being built, and the command is not started before it has returned: whatever
-/// must be on the disk before the effect is written there in time that is spent anyway. It must start no thread.
-///
-/// # Errors
-/// Those of `before`, with nothing started. `Refused` by the policy itself or for partial enforcement (X-PARTIAL), `Unavailable` where the machine cannot confine,
-/// `NotFound` and `NotExecutable` for the program.
-pub fn exec_once(
-    policy: &EffectivePolicy,
-    request: &ExecRequest,
-    before: impl FnOnce() -> Result<(), SandboxError>,
-) -> Result<ExecReport, SandboxError> {
-    backend::exec_once(policy, request, before)
 }

@@ -1,103 +1,151 @@
 //! `agent-mcp exec`: one confined command under the configured policy, or under the preset for the mode rooted at one
 //! directory. Audited like a Task. The process has one thread until the command runs.
 
-use super::opening::{configured_locale, flag_locale, report};
+mod report;
+
+use super::opening::{configured_locale, flag_locale, say};
 use crate::books::{Books, Writer};
 use crate::cli::{ExecArgs, Mode};
 use crate::deployment::{AbsenceGuard, Deployment, DeploymentError, Narrowing, locate};
 use crate::exit;
 use crate::locale::Locale;
-use crate::terminal::{Terminal, err, json_line};
-use policy::sandbox::{Level, SandboxError};
-use policy::{Blame, Code, EffectivePolicy, Fault, Message, SandboxMode, TraceId};
+use crate::terminal::Terminal;
+use policy::sandbox::{Enforcement, Level, SandboxError};
+use policy::{Blame, Category, Code, Fault, Message, Refusal, SandboxMode, TraceId};
 use record::Durable;
 use record::audit::{Appended, AuditEvent, Decision, EventName};
-use sandbox_linux::{ExecReport, ExecRequest};
-use std::path::Path;
+use report::{Outcome, Program, Report};
+use sandbox_linux::ExecReport;
+use std::path::{Path, PathBuf};
 
-/// Does it. The exit code is the command's own, or 125, 126, 127.
+/// Does it. The exit code is the command's own, or 125, 126, 127; then a line that begins with `agent-mcp:` says why.
 pub fn run(arguments: &ExecArgs) -> u8 {
-    let (deployment, locale) = match open(arguments) {
-        Ok(opened) => opened,
-        // Usage and configuration errors are ours, not the command's.
-        Err(exit::REFUSED) => return exit::EXEC_REFUSED,
-        Err(_) => return exit::EXEC_SANDBOX,
-    };
-    let terminal = Terminal::new(&locale);
-    match confined(arguments, &deployment, &terminal) {
-        Ok(code) => code,
+    let lang = arguments.common.lang.as_deref();
+    // Opened before anything runs: its name may lie where the command can put a link.
+    let report = match Report::open(arguments) {
+        Ok(report) => report,
         Err(fault) => {
-            terminal.fault(&fault);
-            exit::EXEC_SANDBOX
+            if let Ok(locale) = flag_locale(lang) {
+                Terminal::of_exec(&locale).fault(&fault);
+            }
+            return exit::EXEC_SANDBOX;
         }
+    };
+    let (locale, outcome) = match open(arguments) {
+        Ok((deployment, locale)) => {
+            let outcome = confined(arguments, &deployment, &Terminal::of_exec(&locale));
+            (locale, outcome)
+        }
+        // Usage and configuration errors are ours, not the command's.
+        Err(None) => return exit::EXEC_SANDBOX,
+        Err(Some((locale, problem))) => {
+            let code = match say(&Terminal::of_exec(&locale), &problem) {
+                exit::REFUSED => exit::EXEC_REFUSED,
+                _ => exit::EXEC_SANDBOX,
+            };
+            (locale, Outcome::without_policy(code, &problem))
+        }
+    };
+    if let Err(fault) = report.write(&outcome) {
+        Terminal::of_exec(&locale).fault(&fault);
+        return exit::EXEC_SANDBOX;
     }
+    outcome.code
 }
 
-fn open(arguments: &ExecArgs) -> Result<(Deployment, Locale), u8> {
+/// The language and what is wrong; the language alone can be wrong too, and that is printed already.
+type NotOpened = Option<(Locale, DeploymentError)>;
+
+fn open(arguments: &ExecArgs) -> Result<(Deployment, Locale), NotOpened> {
     let common = &arguments.common;
-    let mode = arguments.mode.map(|mode| match mode {
-        Mode::ReadOnly => SandboxMode::ReadOnly,
-        Mode::WorkspaceWrite => SandboxMode::WorkspaceWrite,
-    });
+    let lang = common.lang.as_deref();
+    let flags = || flag_locale(lang).map_err(|_| None);
     let cwd = || {
         std::env::current_dir().map_err(|error| {
-            err(&format!("agent-mcp: {error}"));
-            exit::EXEC_SANDBOX
+            let fault = Fault::new(Blame::Client, Code::FileNotFound, "cwd", error);
+            DeploymentError::Faults(vec![fault])
         })
     };
     let read = match locate(common.config.as_deref()) {
-        Ok(read) => read,
-        Err(DeploymentError::NoConfiguration { .. }) => {
-            let locale = flag_locale(common.lang.as_deref())?;
+        Ok(read) => Some(read),
+        Err(DeploymentError::NoConfiguration { .. }) => None,
+        Err(problem) => return Err(Some((flags()?, problem))),
+    };
+    let locale = match &read {
+        Some(read) => configured_locale(lang, read).map_err(|_| None)?,
+        None => flags()?,
+    };
+    let max = read.as_ref().map_or(SandboxMode::WorkspaceWrite, |read| {
+        read.loaded.config.sandbox.max_mode
+    });
+    let opened = mode(arguments, max).and_then(|mode| match read {
+        Some(read) => {
+            let narrowing = Narrowing {
+                mode,
+                root: arguments.root.clone(),
+                cwd: Some(cwd()?),
+            };
+            Deployment::of(read, &narrowing)
+        }
+        None => {
             let root = match &arguments.root {
                 Some(root) => root.clone(),
                 None => cwd()?,
             };
-            return match Deployment::preset(mode.unwrap_or(SandboxMode::WorkspaceWrite), &root) {
-                Ok(deployment) => Ok((deployment, locale)),
-                Err(problem) => Err(report(&locale, &problem)),
-            };
+            Deployment::preset(mode.unwrap_or(SandboxMode::WorkspaceWrite), &root)
         }
-        Err(problem) => return Err(report(&flag_locale(common.lang.as_deref())?, &problem)),
-    };
-    let narrowing = Narrowing {
-        mode,
-        root: arguments.root.clone(),
-        cwd: Some(cwd()?),
-    };
-    let locale = configured_locale(common.lang.as_deref(), &read)?;
-    match Deployment::of(read, &narrowing) {
+    });
+    match opened {
         Ok(deployment) => Ok((deployment, locale)),
-        Err(problem) => Err(report(&locale, &problem)),
+        Err(problem) => Err(Some((locale, problem))),
     }
 }
 
-fn confined(
+/// X-MODE: `danger-full-access` is no sandbox. It needs the configuration's leave and an action approval for each use.
+fn mode(arguments: &ExecArgs, max: SandboxMode) -> Result<Option<SandboxMode>, DeploymentError> {
+    match arguments.mode {
+        None => Ok(None),
+        Some(Mode::ReadOnly) => Ok(Some(SandboxMode::ReadOnly)),
+        Some(Mode::WorkspaceWrite) => Ok(Some(SandboxMode::WorkspaceWrite)),
+        Some(Mode::DangerFullAccess) => {
+            let rule = if max < SandboxMode::DangerFullAccess {
+                format!("sandbox.max_mode: {}", max.word())
+            } else {
+                "X-MODE: an action approval for each use".to_owned()
+            };
+            let target = SandboxMode::DangerFullAccess.word();
+            let refusal = Refusal::new(Code::ApprovalRequired, rule, target);
+            Err(DeploymentError::Refusals(vec![refusal]))
+        }
+    }
+}
+
+fn unrecorded(deployment: &Deployment) -> impl Fn(record::AuditError) -> Fault + '_ {
+    |error| crate::books::fault(error.code(), &deployment.places.audit, error)
+}
+
+fn confined(arguments: &ExecArgs, deployment: &Deployment, terminal: &Terminal<'_>) -> Outcome {
+    let mut outcome = Outcome::under(&deployment.policy);
+    if let Err(fault) = in_the_books(arguments, deployment, terminal, &mut outcome) {
+        terminal.fault(&fault);
+        outcome.failed(exit::EXEC_SANDBOX, fault.code, &fault.to_string());
+    }
+    outcome
+}
+
+fn in_the_books(
     arguments: &ExecArgs,
     deployment: &Deployment,
     terminal: &Terminal<'_>,
-) -> Result<u8, Fault> {
+    outcome: &mut Outcome,
+) -> Result<(), Fault> {
     let policy = &deployment.policy;
-    // Opened before anything runs: its name may lie where the command can put a link.
-    let report = open_report(arguments)?;
     let trace = TraceId::random();
     let program = arguments
         .argv
         .first()
         .map(|word| word.to_string_lossy().into_owned())
         .unwrap_or_default();
-    let unrecorded = |error: record::AuditError| {
-        crate::books::fault(error.code(), &deployment.places.audit, error)
-    };
-    let request = ExecRequest {
-        argv: arguments.argv.clone(),
-        cwd: working_directory(policy.workspace_root()),
-        identity: None,
-        timeout: deployment
-            .config
-            .as_ref()
-            .map(|config| config.sandbox.resources.execution_timeout),
-    };
     // What is made now has to be there when the sandbox looks what it must mask; what is there already can be opened later.
     let made = deployment.places.state.exists() && deployment.places.key_file.exists();
     let mut written = if made {
@@ -106,27 +154,39 @@ fn confined(
         Some(Written::open(deployment)?)
     };
     let mut fault = None;
-    // The intent is on disk before the effect (DESIGN §12.3). All of this happens while the sandbox is being built.
-    let result = sandbox_linux::exec_once(policy, &request, || {
+    let result = confine(arguments, deployment, |confined, enforcement| {
+        // The intent and what it runs under are on disk before the effect (DESIGN §12.3). All of this happens while the
+        // sandbox is being built.
+        outcome.program = confined.and_then(|path| program_record(&path));
+        outcome.enforcement = Some(enforcement.clone());
         let recorded = match written.take() {
             Some(written) => Ok(written),
             None => Written::open(deployment),
         }
         .and_then(|written| {
+            let applied = enforcement_event(trace, &program, enforcement);
             let start = AuditEvent::new(EventName::ProcessStart, trace)
                 .decision(Decision::Allow)
                 .target(program.clone())
                 .detail("command", "exec")
                 .detail("mode", policy.mode().word())
                 .detail("root", policy.workspace_root().display().to_string())
-                .details(identity(policy, &request))
+                .details(identity(outcome.program.as_ref()))
                 .details(redacted(&written.books, arguments));
-            let recorded: Result<Durable<Appended>, _> = written.books.audit.append_durable(start);
-            recorded.map(|_| written).map_err(unrecorded)
+            let recorded: Result<Durable<Appended>, _> = written
+                .books
+                .audit
+                .append(applied)
+                .and_then(|_| written.books.audit.append_durable(start));
+            recorded.map(|_| written).map_err(unrecorded(deployment))
         });
         match recorded {
             Ok(recorded) => {
                 written = Some(recorded);
+                if enforcement.level() == Level::Partial {
+                    let missing = words(enforcement).join(", ");
+                    terminal.warn(&Message::new("exec.partial").with("missing", missing));
+                }
                 Ok(())
             }
             Err(error) => {
@@ -148,61 +208,79 @@ fn confined(
         None => Written::open(deployment)?,
     };
     let appeared = guard.check();
-    let code = match &result {
-        Ok(done) => {
-            let missing: Vec<&str> = done
-                .enforcement
-                .missing_controls()
-                .iter()
-                .map(|control| control.word())
-                .collect();
-            let level = match done.enforcement.level() {
-                Level::Full => "full",
-                Level::Partial => {
-                    terminal
-                        .warn(&Message::new("exec.partial").with("missing", missing.join(", ")));
-                    "partial"
-                }
-            };
-            let enforcement = AuditEvent::new(EventName::EnforcementReport, trace)
-                .target(program.clone())
-                .detail("level", level)
-                .detail("missing", missing);
-            books.audit.append(enforcement).map_err(unrecorded)?;
-            let end = AuditEvent::new(EventName::ProcessExit, trace)
-                .target(program.clone())
-                .detail("exit_code", done.end.exit_code())
-                .detail("leftovers", done.leftovers);
-            books.audit.append(end).map_err(unrecorded)?;
-            u8::try_from(done.end.exit_code()).unwrap_or(exit::EXEC_SANDBOX)
-        }
-        Err(error) => {
-            let denied = AuditEvent::new(EventName::PolicyDeny, trace)
+    let event = match &result {
+        Ok(done) => AuditEvent::new(EventName::ProcessExit, trace)
+            .target(program.clone())
+            .detail("exit_code", done.end.exit_code())
+            .detail("leftovers", done.leftovers),
+        // The policy said no, or nothing may run here.
+        Err(error) if error.code().category() == Category::PolicyDenied => {
+            AuditEvent::new(EventName::PolicyDeny, trace)
                 .decision(Decision::Deny)
                 .code(error.code())
                 .target(program.clone())
-                .detail("reason", error.to_string());
-            books.audit.append(denied).map_err(unrecorded)?;
-            say_error(terminal, error, &program)
+                .detail("reason", error.to_string())
         }
+        // It was allowed and did not come to it.
+        Err(error) => AuditEvent::new(EventName::ProcessExit, trace)
+            .code(error.code())
+            .target(program.clone())
+            .detail("started", false)
+            .detail("reason", error.to_string()),
     };
-    let code = match appeared {
-        Ok(()) => code,
-        Err(refusal) => {
-            let denied = AuditEvent::new(EventName::PolicyDeny, trace)
-                .decision(Decision::Deny)
-                .code(refusal.code)
-                .target(refusal.target.clone());
-            books.audit.append(denied).map_err(unrecorded)?;
-            terminal.refusal(&refusal);
-            exit::EXEC_REFUSED
+    books.audit.append(event).map_err(unrecorded(deployment))?;
+    match result {
+        Ok(done) => outcome.ended(&done),
+        Err(error) => {
+            let code = say_error(terminal, &error, &program);
+            outcome.failed(code, error.code(), &error.to_string());
         }
-    };
-    books.audit.close_in_memory().map_err(unrecorded)?;
-    if arguments.report.is_some() {
-        write_report(report, &result, code)?;
     }
-    Ok(code)
+    if let Err(refusal) = appeared {
+        let denied = AuditEvent::new(EventName::PolicyDeny, trace)
+            .decision(Decision::Deny)
+            .code(refusal.code)
+            .target(refusal.target.clone());
+        books.audit.append(denied).map_err(unrecorded(deployment))?;
+        terminal.refusal(&refusal);
+        outcome.failed(exit::EXEC_REFUSED, refusal.code, &refusal.target);
+    }
+    books
+        .audit
+        .close_in_memory()
+        .map_err(unrecorded(deployment))
+}
+
+/// HARNESS's three steps: confine, compare, run what came back. The hook gets the program's place and what is enforced.
+fn confine(
+    arguments: &ExecArgs,
+    deployment: &Deployment,
+    mut before: impl FnMut(Option<PathBuf>, &Enforcement) -> Result<(), SandboxError>,
+) -> Result<ExecReport, SandboxError> {
+    let policy = &deployment.policy;
+    let mut confined = sandbox_linux::confine(&arguments.argv, policy)?
+        .in_directory(working_directory(policy.workspace_root()));
+    if let Some(config) = &deployment.config {
+        confined = confined.within(config.sandbox.resources.execution_timeout);
+    }
+    let permit = confined.enforcement().permit(policy)?;
+    let program = confined.program();
+    confined.run(permit, |enforcement| before(program, enforcement))
+}
+
+fn words(enforcement: &Enforcement) -> Vec<&'static str> {
+    enforcement
+        .missing_controls()
+        .iter()
+        .map(|control| control.word())
+        .collect()
+}
+
+fn enforcement_event(trace: TraceId, program: &str, enforcement: &Enforcement) -> AuditEvent {
+    AuditEvent::new(EventName::EnforcementReport, trace)
+        .target(program.to_owned())
+        .detail("level", enforcement.level().word())
+        .detail("missing", words(enforcement))
 }
 
 /// What `exec` writes into.
@@ -230,35 +308,21 @@ fn working_directory(root: &Path) -> std::path::PathBuf {
 /// Largest program that is hashed for the record, bytes: larger ones would delay the start noticeably.
 const HASHED_BYTES: u64 = 64 << 20;
 
-/// The program as the sandbox will find it, and its bytes (X-EXE: the human's own choice is hashed and audited).
-fn identity(
-    policy: &EffectivePolicy,
-    request: &ExecRequest,
-) -> serde_json::Map<String, serde_json::Value> {
+/// The program's file and its bytes (X-EXE: the human's own choice is hashed and audited).
+fn program_record(path: &Path) -> Option<Program> {
+    let small = std::fs::metadata(path).is_ok_and(|metadata| metadata.len() <= HASHED_BYTES);
+    let pinned = crate::deployment::pin(path).ok().filter(|_| small)?;
+    Some(Program {
+        path: pinned.resolved,
+        sha256: pinned.sha256,
+    })
+}
+
+fn identity(program: Option<&Program>) -> serde_json::Map<String, serde_json::Value> {
     let mut detail = serde_json::Map::new();
-    let Some(name) = request.argv.first().map(Path::new) else {
-        return detail;
-    };
-    let found = if name.components().count() > 1 || name.is_absolute() {
-        Some(request.cwd.join(name))
-    } else {
-        let path = policy
-            .environment()
-            .get("PATH")
-            .map_or(sandbox_linux::PATH, String::as_str);
-        path.split(':')
-            .map(|place| Path::new(place).join(name))
-            .find(|place| place.is_file())
-    };
-    let Some(found) = found else { return detail };
-    if std::fs::metadata(&found).is_ok_and(|metadata| metadata.len() <= HASHED_BYTES)
-        && let Ok(pinned) = crate::deployment::pin(&found)
-    {
-        detail.insert(
-            "exe".to_owned(),
-            pinned.resolved.display().to_string().into(),
-        );
-        detail.insert("sha256".to_owned(), pinned.sha256.to_string().into());
+    if let Some(program) = program {
+        detail.insert("exe".to_owned(), program.path.display().to_string().into());
+        detail.insert("sha256".to_owned(), program.sha256.to_string().into());
     }
     detail
 }
@@ -294,50 +358,4 @@ fn say_error(terminal: &Terminal<'_>, error: &SandboxError, program: &str) -> u8
             exit::EXEC_SANDBOX
         }
     }
-}
-
-/// The file that the report goes to, if one was named: a regular file, and no link at its end.
-fn open_report(arguments: &ExecArgs) -> Result<Option<std::fs::File>, Fault> {
-    let Some(path) = &arguments.report_file else {
-        return Ok(None);
-    };
-    let refused = |error: std::io::Error| crate::books::fault(Code::ToolFailed, path, error);
-    let mut options = std::fs::File::options();
-    options.write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-        options.custom_flags(flags.bits() as i32);
-    }
-    let file = options.open(path).map_err(refused)?;
-    if !file.metadata().map_err(refused)?.is_file() {
-        return Err(refused(std::io::Error::other("not a regular file")));
-    }
-    file.set_len(0).map_err(refused)?;
-    Ok(Some(file))
-}
-
-fn write_report(
-    file: Option<std::fs::File>,
-    result: &Result<ExecReport, SandboxError>,
-    code: u8,
-) -> Result<(), Fault> {
-    use std::io::Write;
-    let object = match result {
-        Ok(done) => serde_json::json!({
-            "v": 1, "exit_code": code, "end": done.end, "enforcement": done.enforcement,
-            "elapsed_ms": done.elapsed.as_secs_f64() * 1e3, "leftovers": done.leftovers,
-        }),
-        Err(error) => {
-            serde_json::json!({ "v": 1, "exit_code": code, "error": { "code": error.code().as_str(), "detail": error.to_string() } })
-        }
-    };
-    match file {
-        None => err(&json_line(&object)),
-        Some(mut file) => writeln!(file, "{}", json_line(&object)).map_err(|error| {
-            crate::books::fault(Code::ToolFailed, Path::new("--report-file"), error)
-        })?,
-    }
-    Ok(())
 }

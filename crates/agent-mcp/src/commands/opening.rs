@@ -4,7 +4,7 @@ use crate::cli::Common;
 use crate::deployment::{Deployment, DeploymentError, Narrowing, ReadConfiguration, locate};
 use crate::exit;
 use crate::locale::{DEFAULT_LANGUAGE, Locale};
-use crate::terminal::{Terminal, err};
+use crate::terminal::Terminal;
 use policy::config::Finding;
 use policy::{Localize, Message};
 use std::path::{Path, PathBuf};
@@ -69,7 +69,11 @@ fn load_locale(language: &str, directory: Option<PathBuf>) -> Result<Locale, u8>
 
 /// Prints why there is no deployment and returns the exit code.
 pub fn report(locale: &Locale, problem: &DeploymentError) -> u8 {
-    let terminal = Terminal::new(locale);
+    say(&Terminal::new(locale), problem)
+}
+
+/// The same on a terminal of the caller's.
+pub fn say(terminal: &Terminal<'_>, problem: &DeploymentError) -> u8 {
     match problem {
         DeploymentError::NoConfiguration { looked } => {
             let looked: Vec<String> = looked
@@ -90,7 +94,7 @@ pub fn report(locale: &Locale, problem: &DeploymentError) -> u8 {
         DeploymentError::Findings(findings) => {
             findings
                 .iter()
-                .for_each(|finding| err(&finding_line(locale, finding)));
+                .for_each(|finding| terminal.error(&finding_line(terminal.texts(), finding)));
             exit::USAGE
         }
         DeploymentError::Faults(faults) => {

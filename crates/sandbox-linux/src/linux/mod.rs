@@ -28,5 +28,5 @@ mod wire;
 mod zygote;
 
 pub(crate) use helper::init;
-pub(crate) use once::exec_once;
+pub(crate) use once::{Readied, locate};
 pub use standing::LinuxSandbox;

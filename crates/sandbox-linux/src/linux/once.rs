@@ -7,13 +7,13 @@ use super::program::{Program, Refused, candidates, pointers};
 use super::shared::Shared;
 use super::sys::signal::{self, SignalSet};
 use super::sys::{Errno, Fd, file, memory, process};
-use crate::exec::{ExecReport, ExecRequest};
-use policy::sandbox::{ProcessEnd, SandboxError};
+use crate::exec::{Command, ExecReport};
+use policy::sandbox::{Enforcement, ProcessEnd, SandboxError};
 use policy::{Code, EffectivePolicy, Refusal};
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -30,16 +30,58 @@ const FORWARDED: SignalSet = SignalSet::of(&[
     libc::SIGCONT,
 ]);
 
-/// See [`crate::exec_once`].
-pub(crate) fn exec_once(
-    policy: &EffectivePolicy,
-    request: &ExecRequest,
-    before: impl FnOnce() -> Result<(), SandboxError>,
+/// A plan that can be carried out, for [`crate::Confined`].
+#[derive(Debug)]
+pub(crate) struct Readied {
+    plan: Plan,
+}
+
+impl Readied {
+    pub(crate) fn new(policy: &EffectivePolicy) -> Result<Self, SandboxError> {
+        plan(policy).map(|plan| Self { plan })
+    }
+
+    /// Whether the owner can be translated shows only at the start, and does not decide the level.
+    pub(crate) fn enforcement(&self) -> Enforcement {
+        enforcement::of(&self.plan, self.plan.privileged)
+    }
+
+    /// See [`crate::Confined::run`].
+    pub(crate) fn run(
+        self,
+        request: &Command,
+        before: impl FnOnce(&Enforcement) -> Result<(), SandboxError>,
+    ) -> Result<ExecReport, SandboxError> {
+        run(&self.plan, request, before)
+    }
+}
+
+/// The command and its launcher share memory until the program is executed, and a death signal is bound to a thread.
+fn check_threads() -> Result<(), SandboxError> {
+    let tasks = rustix::fs::stat("/proc/self/task").map_err(|errno| SandboxError::Unavailable {
+        stage: "threads",
+        reason: errno.to_string(),
+    })?;
+    // `.`, `..` and one directory for every thread.
+    match tasks.st_nlink {
+        3 => Ok(()),
+        links => Err(SandboxError::Unavailable {
+            stage: "threads",
+            reason: format!(
+                "{} threads; run needs one, output takes any number",
+                links - 2
+            ),
+        }),
+    }
+}
+
+fn run(
+    plan: &Plan,
+    request: &Command,
+    before: impl FnOnce(&Enforcement) -> Result<(), SandboxError>,
 ) -> Result<ExecReport, SandboxError> {
     let started = Instant::now();
-    let plan = plan(policy)?;
-    // Whether the owner can be translated shows only at the start, and does not decide the level.
-    enforcement::of(&plan, plan.privileged).permit(policy)?;
+    check_threads()?;
     fill_streams().map_err(|errno| failed("streams", errno))?;
     check_streams()?;
     if plan.privileged {
@@ -51,7 +93,7 @@ pub(crate) fn exec_once(
     let Some(name) = arguments.first() else {
         return Err(SandboxError::NotFound("".into()));
     };
-    let places = candidates(name, search_path(&plan));
+    let places = candidates(name, search_path(plan));
     let place_list: Vec<&CStr> = places.iter().map(CString::as_c_str).collect();
     let argument_list = pointers(&arguments);
     let environment = pointers(&plan.environment);
@@ -60,7 +102,7 @@ pub(crate) fn exec_once(
         .map_err(|errno| failed("event", Errno(errno.raw_os_error())))?;
     let done = Fd(event.as_raw_fd());
     let launch = Launch::new(
-        &plan,
+        plan,
         Role::Once {
             program: Program {
                 candidates: &place_list,
@@ -73,15 +115,16 @@ pub(crate) fn exec_once(
             done,
         },
     )
-    .map_err(|failure| failure.unavailable(&plan))?;
+    .map_err(|failure| failure.unavailable(plan))?;
     // Blocked before init exists, so that none is lost; the command unblocks everything for itself.
     let unblocked = signal::block_only(FORWARDED).map_err(|errno| failed("signals", errno))?;
     let result = launch
         .start()
-        .map_err(|failure| failure.unavailable(&plan))
+        .map_err(|failure| failure.unavailable(plan))
         .and_then(|init| {
             // Init builds the root meanwhile, so that waiting for the disk costs nothing.
-            if let Err(error) = before() {
+            let enforcement = enforcement::of(plan, init.separated);
+            if let Err(error) = before(&enforcement) {
                 reap(&init);
                 return Err(error);
             }
@@ -98,9 +141,9 @@ pub(crate) fn exec_once(
                 file::close(init.pidfd);
             }
             let end = end.map_err(|errno| failed("wait", errno))?;
-            judge(launch.shared, &plan, request, end).map(|end| ExecReport {
+            judge(launch.shared, plan, request, end).map(|end| ExecReport {
                 end,
-                enforcement: enforcement::of(&plan, init.separated),
+                enforcement,
                 elapsed: started.elapsed(),
                 leftovers: launch.shared.leftovers.load(Ordering::Acquire) as u32,
             })
@@ -120,7 +163,7 @@ fn c_string(bytes: &[u8]) -> Result<CString, SandboxError> {
     CString::new(bytes).map_err(|_| failed("arguments", Errno(libc::EINVAL)))
 }
 
-fn strings(request: &ExecRequest) -> Result<Vec<CString>, SandboxError> {
+fn strings(request: &Command) -> Result<Vec<CString>, SandboxError> {
     request
         .argv
         .iter()
@@ -134,6 +177,19 @@ fn search_path(plan: &Plan) -> &str {
         .iter()
         .find_map(|pair| pair.to_str().ok()?.strip_prefix("PATH="))
         .unwrap_or(super::environment::PATH)
+}
+
+/// Where the program's file is, seen from outside: the first candidate that is a file and that the sandbox can see.
+pub(crate) fn locate(policy: &EffectivePolicy, command: &Command) -> Option<PathBuf> {
+    let name = CString::new(command.argv.first()?.as_bytes()).ok()?;
+    let search = policy
+        .environment()
+        .get("PATH")
+        .map_or(super::environment::PATH, String::as_str);
+    candidates(&name, search)
+        .into_iter()
+        .map(|path| command.cwd.join(OsStr::from_bytes(path.as_bytes())))
+        .find(|path| path.is_file())
 }
 
 /// A closed standard stream would become some other file's number.
@@ -272,7 +328,7 @@ fn reap(init: &Init) {
 fn judge(
     shared: &Shared,
     plan: &Plan,
-    request: &ExecRequest,
+    request: &Command,
     over: Over,
 ) -> Result<ProcessEnd, SandboxError> {
     if let Some(failure) = shared.failure() {

@@ -1,4 +1,4 @@
-//! `exec_once` as a person's or a script's command: signals, streams, records.
+//! `Confined::run` as a person's or a script's command: signals, streams, records.
 
 use crate::support::world::world;
 use crate::support::{Spec, once_command};

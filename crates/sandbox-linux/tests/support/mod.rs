@@ -13,11 +13,11 @@ use policy::effective::{
     RehashRule, ResourceLimits, RootKind, ShellRule,
 };
 use policy::sandbox::{
-    PreparedSandbox, ProcessEnd, ProcessOutcome, ProcessRequest, ProgramClass, ProgramIdentity,
-    SandboxBackend as _, SandboxError, TaskSandbox,
+    Enforcement, PreparedSandbox, ProcessEnd, ProcessOutcome, ProcessRequest, ProgramClass,
+    ProgramIdentity, SandboxBackend as _, SandboxError, TaskSandbox,
 };
 use policy::{EffectivePolicy, Rights, SandboxMode};
-use sandbox_linux::{ExecRequest, LinuxSandbox, exec_once};
+use sandbox_linux::{LinuxSandbox, confine};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -202,7 +202,7 @@ pub fn ran_of(outcome: &ProcessOutcome) -> Ran {
     }
 }
 
-/// `exec_once` needs a process with one thread, so a child of ours calls it.
+/// `Confined::run` needs a process with one thread, so a child of ours calls it.
 pub fn once_command(spec: &Spec, argv: &[&str]) -> Command {
     let mut command = Command::new(this_program());
     command
@@ -290,23 +290,25 @@ fn once_main(spec: &str, argv: &[String]) -> ! {
         .ok()
         .map(|ms| Duration::from_millis(ms.parse().unwrap()));
     let identity = std::env::var_os("ONCE_IDENTITY").map(|path| identity_of(Path::new(&path)));
-    let result = exec_once(
-        &spec.policy(),
-        &ExecRequest {
-            argv: argv.iter().map(OsString::from).collect(),
-            cwd: spec.workspace.clone(),
-            identity,
-            timeout,
-        },
-        // A refusal here stands for a log that cannot be written.
-        || match std::env::var_os("ONCE_UNRECORDED") {
-            None => Ok(()),
-            Some(_) => Err(policy::sandbox::SandboxError::Failed {
-                stage: "record",
-                reason: "asked for".to_owned(),
-            }),
-        },
-    );
+    let policy = spec.policy();
+    // A refusal here stands for a log that cannot be written.
+    let before = |_: &Enforcement| match std::env::var_os("ONCE_UNRECORDED") {
+        None => Ok(()),
+        Some(_) => Err(SandboxError::Failed {
+            stage: "record",
+            reason: "asked for".to_owned(),
+        }),
+    };
+    let result = confine(argv, &policy).and_then(|mut confined| {
+        if let Some(identity) = identity {
+            confined = confined.only(identity);
+        }
+        if let Some(timeout) = timeout {
+            confined = confined.within(timeout);
+        }
+        let permit = confined.enforcement().permit(&policy)?;
+        confined.run(permit, before)
+    });
     let code = match result {
         Ok(report) => {
             if std::env::var_os("ONCE_REPORT").is_some() {

@@ -1,0 +1,200 @@
+//! `exec --report json`, version 1: what was asked for, what was enforced, what came of it. Described in
+//! `docs/guide/exec.md`; one line of JSON, whatever happened.
+
+use crate::cli::ExecArgs;
+use crate::deployment::DeploymentError;
+use crate::exit;
+use crate::terminal::{err, json_line};
+use policy::effective::{GrantedRoot, NetworkPolicy, Origin, RootKind, Sha256Digest};
+use policy::sandbox::{Enforcement, ProcessEnd};
+use policy::{Code, EffectivePolicy, Fault, Right, SandboxMode};
+use sandbox_linux::ExecReport;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Error, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Where the report goes.
+pub(super) enum Report {
+    /// None was asked for.
+    Nowhere,
+    /// Standard error.
+    Stderr,
+    /// This file.
+    File(File),
+}
+
+impl Report {
+    /// Opens the file, if one was named: a regular file, and no link at its end.
+    pub(super) fn open(arguments: &ExecArgs) -> Result<Self, Fault> {
+        let Some(path) = &arguments.report_file else {
+            return Ok(match arguments.report {
+                None => Self::Nowhere,
+                Some(_) => Self::Stderr,
+            });
+        };
+        let refused = |error: Error| crate::books::fault(Code::ToolFailed, path, error);
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::OpenOptionsExt;
+            let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+            options.custom_flags(flags.bits() as i32);
+        }
+        let file = options.open(path).map_err(refused)?;
+        if !file.metadata().map_err(refused)?.is_file() {
+            return Err(refused(Error::other("not a regular file")));
+        }
+        file.set_len(0).map_err(refused)?;
+        Ok(Self::File(file))
+    }
+
+    pub(super) fn write(self, outcome: &Outcome) -> Result<(), Fault> {
+        let failed = |error: &dyn std::fmt::Display| {
+            crate::books::fault(Code::ToolFailed, Path::new("--report-file"), error)
+        };
+        let object = match self {
+            Self::Nowhere => return Ok(()),
+            _ => serde_json::to_value(outcome).map_err(|error| failed(&error))?,
+        };
+        match self {
+            Self::File(mut file) => {
+                writeln!(file, "{}", json_line(&object)).map_err(|error| failed(&error))
+            }
+            _ => {
+                err(&json_line(&object));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The program's file as it was when it was started.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Program {
+    #[serde(serialize_with = "shown")]
+    pub(super) path: PathBuf,
+    pub(super) sha256: Sha256Digest,
+}
+
+/// A path need not be UTF-8; a report must be.
+fn shown<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}
+
+#[derive(Debug, Serialize)]
+struct Root {
+    #[serde(serialize_with = "shown")]
+    path: PathBuf,
+    kind: RootKind,
+    rights: Vec<&'static str>,
+    origins: BTreeSet<Origin>,
+}
+
+impl Root {
+    fn of(root: &GrantedRoot) -> Self {
+        Self {
+            path: root.path.clone(),
+            kind: root.kind,
+            rights: root.rights.iter().map(Right::word).collect(),
+            origins: root.origins.clone(),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Failure {
+    code: &'static str,
+    detail: String,
+}
+
+/// The report's content. A field is `null` where it did not come to it.
+#[derive(Debug, Serialize)]
+pub(super) struct Outcome {
+    v: u8,
+    /// The exit status of `agent-mcp exec`.
+    #[serde(rename = "exit_code")]
+    pub(super) code: u8,
+    mode: Option<SandboxMode>,
+    roots: Vec<Root>,
+    network: Option<NetworkPolicy>,
+    pub(super) enforcement: Option<Enforcement>,
+    pub(super) program: Option<Program>,
+    end: Option<ProcessEnd>,
+    elapsed_ms: Option<f64>,
+    leftovers: Option<u32>,
+    error: Option<Failure>,
+}
+
+impl Outcome {
+    fn empty(code: u8) -> Self {
+        Self {
+            v: 1,
+            code,
+            mode: None,
+            roots: Vec::new(),
+            network: None,
+            enforcement: None,
+            program: None,
+            end: None,
+            elapsed_ms: None,
+            leftovers: None,
+            error: None,
+        }
+    }
+
+    /// There is no policy to run under.
+    pub(super) fn without_policy(code: u8, problem: &DeploymentError) -> Self {
+        let mut outcome = Self::empty(code);
+        let (stable, detail) = match problem {
+            DeploymentError::Refusals(refusals) => {
+                refusals
+                    .first()
+                    .map_or((Code::ConfigurationInvalid, String::new()), |refusal| {
+                        (
+                            refusal.code,
+                            format!("{}: {}", refusal.target, refusal.rule),
+                        )
+                    })
+            }
+            DeploymentError::Faults(faults) => faults
+                .first()
+                .map_or((Code::ConfigurationInvalid, String::new()), |fault| {
+                    (fault.code, fault.to_string())
+                }),
+            other => (Code::ConfigurationInvalid, format!("{other:?}")),
+        };
+        outcome.failed(code, stable, &detail);
+        outcome
+    }
+
+    /// Nothing has happened yet.
+    pub(super) fn under(policy: &EffectivePolicy) -> Self {
+        Self {
+            mode: Some(policy.mode()),
+            roots: policy.roots().iter().map(Root::of).collect(),
+            network: Some(policy.network().clone()),
+            ..Self::empty(exit::EXEC_SANDBOX)
+        }
+    }
+
+    /// The command ran to its end.
+    pub(super) fn ended(&mut self, done: &ExecReport) {
+        self.code = u8::try_from(done.end.exit_code()).unwrap_or(exit::EXEC_SANDBOX);
+        self.end = Some(done.end);
+        self.enforcement = Some(done.enforcement.clone());
+        self.elapsed_ms = Some(done.elapsed.as_secs_f64() * 1e3);
+        self.leftovers = Some(done.leftovers);
+    }
+
+    /// It did not, or not as it should.
+    pub(super) fn failed(&mut self, code: u8, stable: Code, detail: &str) {
+        self.code = code;
+        self.error = Some(Failure {
+            code: stable.as_str(),
+            detail: detail.to_owned(),
+        });
+    }
+}
