@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod check;
 pub mod demo;
+mod denials;
 pub mod exec;
 pub mod init;
 mod opening;

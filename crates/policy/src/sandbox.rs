@@ -479,14 +479,40 @@ impl CapturedOutput {
 /// Something the sandbox denied a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Denial {
-    /// `open`, `connect`, `exec`, …
+    /// `open`, `write`, `create`, `delete`, `rename`, `link`, `change`, `execute`, `bind`, `connect`, `socket`, or `call`.
     pub operation: String,
-    /// Path or address.
+    /// Path, address, kind of socket, or name of a system call.
     pub target: String,
-    /// The rule that denied it.
+    /// The rule that denied it: `granted roots`, `sandbox.workspaces`, `sandbox.mounts`, `sandbox.mode`, `sandbox.protect`,
+    /// `own files`, `runtime`, `executable`, `sandbox.network.access`, `ipc`, `seccomp`.
     pub rule: String,
     /// How often.
     pub count: u32,
+    /// The error number that the program was given, where that is known for sure.
+    pub errno: Option<i32>,
+}
+
+/// How much of what a sandbox refuses can be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Explanation {
+    /// Nothing is looked at.
+    Off,
+    /// Calls that change something, start programs or reach the network, but not which missing names were looked at.
+    Partial,
+    /// All of it.
+    On,
+}
+
+impl Explanation {
+    /// The stable word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Partial => "partial",
+            Self::On => "on",
+        }
+    }
 }
 
 /// What one program did.

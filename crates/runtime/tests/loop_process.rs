@@ -164,6 +164,7 @@ async fn dc_3_denials_of_the_sandbox_are_recorded() {
             target: "/etc/shadow".into(),
             rule: "filesystem_view".into(),
             count: 2,
+            errno: None,
         }],
         ..exited(0, "")
     });

@@ -418,6 +418,7 @@ fn output_is_shown_with_what_was_left_out() {
         target: "/etc/shadow\nok".into(),
         rule: "granted roots".into(),
         count: 2,
+        errno: None,
     }];
     told.leftovers = 3;
     let result = run(

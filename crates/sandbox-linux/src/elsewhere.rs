@@ -46,8 +46,11 @@ impl Readied {
         match *self {}
     }
 
+    pub(crate) fn explain(&mut self, _: crate::exec::Explain) {}
+
     pub(crate) fn run(
         self,
+        _: &EffectivePolicy,
         _: &Command,
         _: impl FnOnce(&Enforcement) -> Result<(), SandboxError>,
     ) -> Result<ExecReport, SandboxError> {

@@ -32,7 +32,7 @@ mod backend;
 mod exec;
 
 pub use backend::LinuxSandbox;
-pub use exec::{Confined, ExecReport, PATH, confine};
+pub use exec::{Confined, ExecReport, Explain, PATH, confine};
 pub use policy;
 
 /// Must be the first thing `main` does. Returns at once unless this process is a sandbox's helper, that is, this program executed

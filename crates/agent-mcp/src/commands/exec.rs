@@ -3,9 +3,10 @@
 
 mod report;
 
+use super::denials;
 use super::opening::{configured_locale, flag_locale, say};
 use crate::books::{Books, Writer};
-use crate::cli::{ExecArgs, Mode};
+use crate::cli::{ExecArgs, Explain, Mode};
 use crate::deployment::{AbsenceGuard, Deployment, DeploymentError, Narrowing, locate};
 use crate::exit;
 use crate::locale::Locale;
@@ -230,7 +231,13 @@ fn in_the_books(
     };
     books.audit.append(event).map_err(unrecorded(deployment))?;
     match result {
-        Ok(done) => outcome.ended(&done),
+        Ok(done) => {
+            for denied in denials::records(&done, trace) {
+                books.audit.append(denied).map_err(unrecorded(deployment))?;
+            }
+            denials::say(terminal, policy, &done);
+            outcome.ended(&done);
+        }
         Err(error) => {
             let code = say_error(terminal, &error, &program);
             outcome.failed(code, error.code(), &error.to_string());
@@ -259,7 +266,12 @@ fn confine(
 ) -> Result<ExecReport, SandboxError> {
     let policy = &deployment.policy;
     let mut confined = sandbox_linux::confine(&arguments.argv, policy)?
-        .in_directory(working_directory(policy.workspace_root()));
+        .in_directory(working_directory(policy.workspace_root()))
+        .explaining(match arguments.explain {
+            Explain::Off => sandbox_linux::Explain::Off,
+            Explain::On => sandbox_linux::Explain::On,
+            Explain::Opens => sandbox_linux::Explain::Opens,
+        });
     if let Some(config) = &deployment.config {
         confined = confined.within(config.sandbox.resources.execution_timeout);
     }

@@ -3,6 +3,7 @@
 //! It is not init itself because a process namespace's init must be a child, and because init must not keep the
 //! server's identity. It holds nothing but the control line and init's pidfd.
 
+use super::explain::table::Table;
 use super::launch::{Launch, Role};
 use super::plan::Plan;
 use super::serve::Lines;
@@ -47,7 +48,9 @@ fn serve() -> Result<(), Errno> {
     let mut word = [0u8; 8];
     let received = socket::receive(CONTROL, &mut word)?;
     let mut descriptors = received.descriptors();
-    let (Some(requests), Some(plan)) = (descriptors.next(), descriptors.next()) else {
+    let (Some(requests), Some(plan), Some(denied)) =
+        (descriptors.next(), descriptors.next(), descriptors.next())
+    else {
         return Err(Errno(libc::EPROTO));
     };
     let bytes = usize::try_from(u64::from_ne_bytes(word)).map_err(|_| Errno(libc::EPROTO))?;
@@ -59,7 +62,9 @@ fn serve() -> Result<(), Errno> {
         control: CONTROL,
         requests,
     };
-    let launch = match Launch::new(&plan_read, Role::Standing(lines)) {
+    let table = Table::in_file(denied)?;
+    file::close(denied);
+    let launch = match Launch::new(&plan_read, table, Role::Standing(lines)) {
         Ok(launch) => launch,
         Err(failure) => return fail(failure),
     };

@@ -1,5 +1,6 @@
 //! Starts a sandbox's init in new namespaces and gives it its identity. One implementation for one-shot and standing.
 
+use super::explain::table::Table;
 use super::failure::{At as _, Failure, Stage};
 use super::filter::compile;
 use super::plan::{Bind, Owner, Plan, Step};
@@ -30,6 +31,8 @@ pub(crate) enum Role<'p> {
 pub(crate) struct Launch<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) shared: &'static Shared,
+    /// What init sees refused.
+    pub(crate) table: &'static Table,
     pub(crate) role: Role<'p>,
     filter: Vec<libc::sock_filter>,
     /// `setgroups`, user and group map, for an unprivileged caller.
@@ -53,12 +56,17 @@ const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWUTS;
 
 impl<'p> Launch<'p> {
-    pub(crate) fn new(plan: &'p Plan, role: Role<'p>) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        plan: &'p Plan,
+        table: &'static Table,
+        role: Role<'p>,
+    ) -> Result<Self, Failure> {
         let launcher = process::open_pidfd(process::id(), 0).at(Stage::ParentDeath)?;
         let line = |id: u32| CString::new(format!("{id} {id} 1")).unwrap_or_default();
         Ok(Self {
             plan,
             shared: Shared::new().at(Stage::Namespaces)?,
+            table,
             role,
             filter: compile(plan.filter),
             maps: [
@@ -313,9 +321,9 @@ fn run_init(launch: &Launch<'_>) -> Result<Never, Failure> {
             process::join_namespace(network, libc::CLONE_NEWNET).at(Stage::Network)?;
             memory::publish(&shared.root, 1);
             process::drop_privileges().at(Stage::Privileges)?;
-            supervisor::once(plan, shared, command, *done)
+            supervisor::once(plan, shared, launch.table, command, *done)
         }
-        Role::Standing(lines) => serve::serve(plan, shared, &launch.filter, *lines),
+        Role::Standing(lines) => serve::serve(plan, shared, launch.table, &launch.filter, *lines),
     }
 }
 

@@ -6,6 +6,7 @@ mod confine;
 mod connect;
 mod enforcement;
 mod environment;
+mod explain;
 mod failure;
 mod filter;
 mod helper;

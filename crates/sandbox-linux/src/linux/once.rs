@@ -1,13 +1,15 @@
 //! One confined command for a person or a script: no helper, no second execution of our own binary.
 
 use super::enforcement;
+use super::explain::table::{Counts, Table};
+use super::explain::tell;
 use super::launch::{Init, Launch, Role};
 use super::plan::{Plan, plan};
 use super::program::{Program, Refused, candidates, pointers};
 use super::shared::Shared;
 use super::sys::signal::{self, SignalSet};
 use super::sys::{Errno, Fd, file, memory, process};
-use crate::exec::{Command, ExecReport};
+use crate::exec::{Command, ExecReport, Explain};
 use policy::sandbox::{Enforcement, ProcessEnd, SandboxError};
 use policy::{Code, EffectivePolicy, Refusal};
 use std::ffi::{CStr, CString, OsStr};
@@ -46,13 +48,19 @@ impl Readied {
         enforcement::of(&self.plan, self.plan.privileged)
     }
 
+    /// See [`crate::Confined::explaining`].
+    pub(crate) fn explain(&mut self, explain: Explain) {
+        self.plan.explain(explain);
+    }
+
     /// See [`crate::Confined::run`].
     pub(crate) fn run(
         self,
+        policy: &EffectivePolicy,
         request: &Command,
         before: impl FnOnce(&Enforcement) -> Result<(), SandboxError>,
     ) -> Result<ExecReport, SandboxError> {
-        run(&self.plan, request, before)
+        run(policy, &self.plan, request, before)
     }
 }
 
@@ -76,6 +84,7 @@ fn check_threads() -> Result<(), SandboxError> {
 }
 
 fn run(
+    policy: &EffectivePolicy,
     plan: &Plan,
     request: &Command,
     before: impl FnOnce(&Enforcement) -> Result<(), SandboxError>,
@@ -101,8 +110,10 @@ fn run(
     let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)
         .map_err(|errno| failed("event", Errno(errno.raw_os_error())))?;
     let done = Fd(event.as_raw_fd());
+    let table = Table::new().map_err(|errno| failed("explaining", errno))?;
     let launch = Launch::new(
         plan,
+        table,
         Role::Once {
             program: Program {
                 candidates: &place_list,
@@ -141,8 +152,14 @@ fn run(
                 file::close(init.pidfd);
             }
             let end = end.map_err(|errno| failed("wait", errno))?;
-            judge(launch.shared, plan, request, end).map(|end| ExecReport {
+            let end = judge(launch.shared, plan, request, end)?;
+            let (denials, omitted_denials) =
+                tell::denials(policy, &plan.places, table, &Counts::default());
+            Ok(ExecReport {
                 end,
+                explanation: tell::explanation(plan),
+                denials,
+                omitted_denials,
                 enforcement,
                 elapsed: started.elapsed(),
                 leftovers: launch.shared.leftovers.load(Ordering::Acquire) as u32,

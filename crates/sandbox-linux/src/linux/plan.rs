@@ -4,11 +4,13 @@
 //! allocate nor look anything up (one-shot), or by the re-executed helper, to which it travels as JSON (standing).
 
 use super::environment;
+use super::explain::places::{Place, places};
 use super::filter::FilterChoice;
 use super::protect;
 use super::runtime::{self, Facts, Source};
 use super::sys::landlock as ll;
 use super::sys::mount;
+use crate::exec::Explain;
 use policy::effective::{GrantedRoot, NetworkPolicy, Origin, RootKind};
 use policy::sandbox::SandboxError;
 use policy::{Code, EffectivePolicy, Refusal, Right, Rights, SandboxMode};
@@ -157,6 +159,15 @@ pub(crate) struct Plan {
     pub(crate) landlock: u32,
     /// Whether directories above the granted roots may be listed; nothing but those roots is in them.
     pub(crate) list_above: bool,
+    /// What stands where, for explaining.
+    pub(crate) places: Vec<Place>,
+}
+
+impl Plan {
+    /// Explains this much; a plan begins with the default.
+    pub(crate) fn explain(&mut self, explain: Explain) {
+        self.filter.explain = explain;
+    }
 }
 
 const MASK_FILE: &CStr = c".masked/file";
@@ -324,6 +335,7 @@ fn check_policy(policy: &EffectivePolicy) -> Result<FilterChoice, SandboxError> 
     Ok(FilterChoice {
         loopback,
         execution_limited: !runs_what_it_writes,
+        explain: Explain::On,
     })
 }
 
@@ -385,6 +397,7 @@ pub(crate) fn plan(policy: &EffectivePolicy) -> Result<Plan, SandboxError> {
     // One descriptor holder, the init and the zygote stand beside what the policy counts.
     let processes = u64::from(policy.resources().process_limit) + 2;
     Ok(Plan {
+        places: places(&builder.steps),
         steps: builder.steps,
         environment: environment::environment(policy, &private, |name| std::env::var_os(name)),
         private,

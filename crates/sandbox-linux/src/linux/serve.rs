@@ -1,5 +1,6 @@
 //! PID 1 of a standing sandbox: supervises, reports every end, and starts the zygote again when it dies.
 
+use super::explain::table::Table;
 use super::failure::{At as _, Failure, Stage};
 use super::launch::Never;
 use super::plan::Plan;
@@ -26,6 +27,7 @@ const KEPT: i32 = 300;
 pub(crate) fn serve(
     plan: &Plan,
     shared: &Shared,
+    table: &Table,
     filter: &[libc::sock_filter],
     lines: Lines,
 ) -> Result<Never, Failure> {
@@ -33,7 +35,7 @@ pub(crate) fn serve(
     process::drop_privileges().at(Stage::Privileges)?;
     let workshop = Workshop::new(plan, shared, filter, lines.requests)?;
     let mut init = Init {
-        supervisor: Supervisor::new(plan).at(Stage::Supervisor)?,
+        supervisor: Supervisor::new(plan, table).at(Stage::Supervisor)?,
         zygote: 0,
         workshop: &workshop,
         leftovers: 0,
@@ -94,7 +96,7 @@ fn keep_only(shared: &Shared, lines: Lines) -> super::sys::Result<Lines> {
 }
 
 struct Init<'w> {
-    supervisor: Supervisor,
+    supervisor: Supervisor<'w>,
     zygote: i32,
     workshop: &'w Workshop<'w>,
     /// Processes that ended programs left behind, as last counted.

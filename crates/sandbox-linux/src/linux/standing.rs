@@ -1,12 +1,13 @@
 //! A Task's sandbox from the server's side: `survey`, `prepare`, `start`.
 
 use super::enforcement;
+use super::explain::table::Table;
 use super::failure::Failure;
 use super::helper;
 use super::plan::{Plan, plan};
 use super::sys::socket as raw_socket;
 use super::sys::{Errno, Fd};
-use super::task::{Parts, Task};
+use super::task::{Parts, Task, Witness};
 use super::wire::{FAILED, READY, STARTED};
 use policy::EffectivePolicy;
 use policy::sandbox::{
@@ -54,6 +55,7 @@ impl SandboxBackend for LinuxSandbox {
 struct Ready {
     enforcement: Enforcement,
     parts: Parts,
+    witness: Witness,
 }
 
 struct Prepared {
@@ -84,6 +86,7 @@ impl PreparedSandbox for Prepared {
         permit.redeem(&self.ready.enforcement, &self.policy)?;
         Ok(Arc::new(Task::new(
             self.ready.parts,
+            self.ready.witness,
             &self.policy,
             &self.task,
         )))
@@ -125,7 +128,10 @@ fn build(policy: &EffectivePolicy) -> Result<Ready, SandboxError> {
         .map_err(|error| unavailable("helper", error))?;
     // From here on an early return ends the helper: dropping the parts closes its line.
     let mut guard = HelperGuard(Some(helper));
-    send_plan(&control, &helper_requests, &plan)?;
+    let denied = denied_file().map_err(|error| unavailable("explaining", error))?;
+    send_plan(&control, &helper_requests, &plan, &denied)?;
+    let table =
+        Table::seen_in_file(fd_of(&denied)).map_err(|errno| unavailable("explaining", errno))?;
     drop(helper_requests);
     let (init, init_id, separated) = wait_until_ready(&control, &plan)?;
     let helper = guard
@@ -140,6 +146,10 @@ fn build(policy: &EffectivePolicy) -> Result<Ready, SandboxError> {
             init_id,
             control,
             requests,
+        },
+        witness: Witness {
+            table,
+            places: plan.places,
         },
     })
 }
@@ -171,6 +181,15 @@ pub(super) fn fd_of(fd: &OwnedFd) -> Fd {
     Fd(fd.as_raw_fd())
 }
 
+/// Where init writes what was refused: zeros, of a size that stays.
+fn denied_file() -> rustix::io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("agent-mcp", flags)?;
+    rustix::fs::ftruncate(&file, Table::BYTES as u64)?;
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(file)
+}
+
 /// A sealed memory file with these bytes.
 pub(super) fn memory_file(bytes: &[u8]) -> std::io::Result<OwnedFd> {
     let fd =
@@ -184,13 +203,18 @@ pub(super) fn memory_file(bytes: &[u8]) -> std::io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-fn send_plan(control: &OwnedFd, requests: &OwnedFd, plan: &Plan) -> Result<(), SandboxError> {
+fn send_plan(
+    control: &OwnedFd,
+    requests: &OwnedFd,
+    plan: &Plan,
+    denied: &OwnedFd,
+) -> Result<(), SandboxError> {
     let text = serde_json::to_vec(plan).map_err(|error| unavailable("plan", error))?;
     let file = memory_file(&text).map_err(|error| unavailable("plan", error))?;
     raw_socket::send(
         fd_of(control),
         &(text.len() as u64).to_ne_bytes(),
-        &[fd_of(requests), fd_of(&file)],
+        &[fd_of(requests), fd_of(&file), fd_of(denied)],
     )
     .map_err(|errno| unavailable("helper", errno))
 }

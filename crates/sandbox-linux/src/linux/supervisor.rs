@@ -1,6 +1,8 @@
 //! PID 1: reaps, connects for others, watches memory. No allocation, no panic, never blocks for long.
 
 use super::connect::{self, Decision, Pending};
+use super::explain::observe::{Answer, Observer};
+use super::explain::table::Table;
 use super::failure::{At as _, Failure, Stage};
 use super::launch::{Never, ring};
 use super::plan::Plan;
@@ -19,22 +21,24 @@ const RETRY_NS: u64 = 10_000_000;
 /// Poll entries of the caller (see [`Supervisor::wait`]).
 pub(crate) const MOST_OTHERS: usize = 2;
 
-pub(crate) struct Supervisor {
+pub(crate) struct Supervisor<'p> {
+    observer: Observer<'p>,
     listeners: [Option<Fd>; MOST_LISTENERS],
-    pending: [Option<Pending>; MOST_PENDING],
+    pending: [Option<(Pending, seccomp::Notification)>; MOST_PENDING],
     child_signals: Fd,
     private_device: u64,
     pub(crate) watch: Watch,
 }
 
-impl Supervisor {
-    pub(crate) fn new(plan: &Plan) -> Result<Self> {
+impl<'p> Supervisor<'p> {
+    pub(crate) fn new(plan: &'p Plan, table: &'p Table) -> Result<Self> {
         const CHILD: SignalSet = SignalSet::of(&[libc::SIGCHLD]);
         signal::block_only(CHILD)?;
         let private = file::open_at(Fd::CWD, &plan.private.path, file::O_PATH_CLOEXEC, 0)?;
         let status = file::status(private);
         file::close(private);
         Ok(Self {
+            observer: Observer::new(plan, table),
             listeners: [None; MOST_LISTENERS],
             pending: [None; MOST_PENDING],
             child_signals: signal::descriptor(CHILD)?,
@@ -70,8 +74,8 @@ impl Supervisor {
         let mut retry = false;
         for (slot, pending) in list[FIXED + MOST_LISTENERS..].iter_mut().zip(&self.pending) {
             match pending {
-                Some(Pending { file: Some(_), .. }) => retry = true,
-                Some(pending) => {
+                Some((Pending { file: Some(_), .. }, _)) => retry = true,
+                Some((pending, _)) => {
                     *slot = signal::readable(pending.socket);
                     slot.events = libc::POLLOUT;
                 }
@@ -112,9 +116,13 @@ impl Supervisor {
             let Ok(request) = seccomp::receive(listener) else {
                 return;
             };
-            match connect::decide(listener, &request, self.private_device) {
-                Decision::Done(result) => seccomp::answer(listener, request.id, result),
-                Decision::Later(pending) => self.keep(pending),
+            if i64::from(request.number) == libc::SYS_connect {
+                self.connect(listener, &request);
+            } else {
+                match self.observer.look(listener, &request) {
+                    Answer::Go => seccomp::proceed(listener, request.id),
+                    Answer::Refuse(errno) => seccomp::answer(listener, request.id, Err(errno)),
+                }
             }
         } else if events != 0 {
             // Nobody is left under this filter.
@@ -123,9 +131,21 @@ impl Supervisor {
         }
     }
 
-    fn keep(&mut self, pending: Pending) {
+    fn connect(&mut self, listener: Fd, request: &seccomp::Notification) {
+        match connect::decide(listener, request, self.private_device) {
+            Decision::Done(result) => {
+                if let Err(errno) = result {
+                    self.observer.say_connect(listener, request, errno);
+                }
+                seccomp::answer(listener, request.id, result);
+            }
+            Decision::Later(pending) => self.keep(pending, *request),
+        }
+    }
+
+    fn keep(&mut self, pending: Pending, request: seccomp::Notification) {
         match self.pending.iter_mut().find(|slot| slot.is_none()) {
-            Some(slot) => *slot = Some(pending),
+            Some(slot) => *slot = Some((pending, request)),
             None => {
                 seccomp::answer(pending.listener, pending.id, Err(Errno(libc::EAGAIN)));
                 pending.close();
@@ -137,7 +157,9 @@ impl Supervisor {
         let Some(slot) = self.pending.get_mut(index) else {
             return;
         };
-        let Some(pending) = *slot else { return };
+        let Some((pending, request)) = *slot else {
+            return;
+        };
         let result = if !seccomp::is_waiting(pending.listener, pending.id) {
             Err(Errno(libc::EINTR))
         } else if let Some(path) = pending.file {
@@ -154,6 +176,9 @@ impl Supervisor {
         } else {
             return;
         };
+        if let Err(errno) = result {
+            self.observer.say_connect(pending.listener, &request, errno);
+        }
         seccomp::answer(pending.listener, pending.id, result);
         pending.close();
         *slot = None;
@@ -185,11 +210,12 @@ pub(crate) fn end_everything() {
 pub(crate) fn once(
     plan: &Plan,
     shared: &Shared,
+    table: &Table,
     command: i32,
     done: Fd,
 ) -> std::result::Result<Never, Failure> {
     memory::wait_while(&shared.listener, 0, Some(10_000));
-    let mut supervisor = Supervisor::new(plan).at(Stage::Supervisor)?;
+    let mut supervisor = Supervisor::new(plan, table).at(Stage::Supervisor)?;
     let listener = shared.listener.load(Ordering::Acquire);
     if listener > 0 {
         supervisor.add_listener(Fd(listener - 1));

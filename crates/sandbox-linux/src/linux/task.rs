@@ -1,8 +1,12 @@
 //! A Task's running sandbox from the server's side: `run`, `kill`, `end`.
 
 use super::capture::Capture;
+use super::explain::places::Place;
+use super::explain::table::Table;
+use super::explain::tell;
 use super::standing::{ends_within, fd_of, memory_file};
 use super::status;
+use super::sys::memory::SharedFile;
 use super::sys::socket as raw_socket;
 use super::wire::{Header, KILL, MOST_INLINE, Report};
 use policy::EffectivePolicy;
@@ -18,7 +22,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a tree may take to die after it was killed.
@@ -57,6 +61,12 @@ impl Drop for Parts {
     }
 }
 
+/// What init has seen refused, and what is needed to find the rules for it.
+pub(super) struct Witness {
+    pub(super) table: SharedFile<Table>,
+    pub(super) places: Vec<Place>,
+}
+
 /// Programs of one Task are one tree: a time limit or a memory limit that one of them breaks ends all that run in it,
 /// because a daemon can hide from whoever started it, but not from the Task. The Task itself goes on.
 pub(super) struct Task {
@@ -67,10 +77,17 @@ pub(super) struct Task {
     output_bytes: u64,
     spool_name: String,
     spooled: AtomicU64,
+    witness: Witness,
+    policy: Arc<EffectivePolicy>,
 }
 
 impl Task {
-    pub(super) fn new(parts: Parts, policy: &EffectivePolicy, task: &str) -> Self {
+    pub(super) fn new(
+        parts: Parts,
+        witness: Witness,
+        policy: &Arc<EffectivePolicy>,
+        task: &str,
+    ) -> Self {
         let spool_name = task
             .chars()
             .map(|letter| {
@@ -89,6 +106,8 @@ impl Task {
             output_bytes: policy.resources().output_bytes,
             spool_name,
             spooled: AtomicU64::new(0),
+            witness,
+            policy: Arc::clone(policy),
         }
     }
 
@@ -123,17 +142,20 @@ impl TaskSandbox for Task {
             return Err(failed("run", "the Task has ended"));
         };
         let started = Instant::now();
+        let seen_before = self.witness.table.counts();
         let mut exchange = Exchange::begin(self, parts, request)?;
         let report = exchange.until_reported(started + request.timeout)?;
         exchange.drain();
         let (end, leftovers) = self.judge(report, exchange.timed_out, request)?;
+        // Of programs that run at the same time in one Task each gets the refusals of all: they are one tree.
+        let Witness { table, places } = &self.witness;
+        let (denials, _more) = tell::denials(&self.policy, places, table, &seen_before);
         Ok(ProcessOutcome {
             end,
             stdout: exchange.stdout.finish(),
             stderr: exchange.stderr.finish(),
             elapsed: started.elapsed(),
-            // Seen denials come with the explaining issue.
-            denials: Vec::new(),
+            denials,
             leftovers,
         })
     }

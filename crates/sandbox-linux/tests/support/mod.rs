@@ -17,7 +17,7 @@ use policy::sandbox::{
     ProgramIdentity, SandboxBackend as _, SandboxError, TaskSandbox,
 };
 use policy::{EffectivePolicy, Rights, SandboxMode};
-use sandbox_linux::{LinuxSandbox, confine};
+use sandbox_linux::{Explain, LinuxSandbox, confine};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -283,6 +283,14 @@ pub fn take_over() {
     }
 }
 
+fn explain() -> Explain {
+    match std::env::var("ONCE_EXPLAIN").as_deref() {
+        Ok("off") => Explain::Off,
+        Ok("opens") => Explain::Opens,
+        _ => Explain::On,
+    }
+}
+
 /// `exec`'s exit codes: 125 sandbox failure, 126 refused or not executable, 127 not found.
 fn once_main(spec: &str, argv: &[String]) -> ! {
     let spec: Spec = serde_json::from_str(spec).unwrap();
@@ -306,6 +314,7 @@ fn once_main(spec: &str, argv: &[String]) -> ! {
         if let Some(timeout) = timeout {
             confined = confined.within(timeout);
         }
+        confined = confined.explaining(explain());
         let permit = confined.enforcement().permit(&policy)?;
         confined.run(permit, before)
     });
@@ -313,6 +322,11 @@ fn once_main(spec: &str, argv: &[String]) -> ! {
         Ok(report) => {
             if std::env::var_os("ONCE_REPORT").is_some() {
                 eprintln!("{report:?}");
+            }
+            if let Some(path) = std::env::var_os("ONCE_DENIALS") {
+                let told =
+                    serde_json::json!([report.explanation, report.denials, report.omitted_denials]);
+                std::fs::write(path, told.to_string()).unwrap();
             }
             report.end.exit_code()
         }

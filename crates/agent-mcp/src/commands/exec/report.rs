@@ -6,7 +6,7 @@ use crate::deployment::DeploymentError;
 use crate::exit;
 use crate::terminal::{err, json_line};
 use policy::effective::{GrantedRoot, NetworkPolicy, Origin, RootKind, Sha256Digest};
-use policy::sandbox::{Enforcement, ProcessEnd};
+use policy::sandbox::{Denial, Enforcement, Explanation, ProcessEnd};
 use policy::{Code, EffectivePolicy, Fault, Right, SandboxMode};
 use sandbox_linux::ExecReport;
 use serde::Serialize;
@@ -125,6 +125,9 @@ pub(super) struct Outcome {
     end: Option<ProcessEnd>,
     elapsed_ms: Option<f64>,
     leftovers: Option<u32>,
+    explanation: Option<Explanation>,
+    denials: Vec<Denial>,
+    omitted_denials: u32,
     error: Option<Failure>,
 }
 
@@ -141,6 +144,9 @@ impl Outcome {
             end: None,
             elapsed_ms: None,
             leftovers: None,
+            explanation: None,
+            denials: Vec::new(),
+            omitted_denials: 0,
             error: None,
         }
     }
@@ -187,6 +193,9 @@ impl Outcome {
         self.enforcement = Some(done.enforcement.clone());
         self.elapsed_ms = Some(done.elapsed.as_secs_f64() * 1e3);
         self.leftovers = Some(done.leftovers);
+        self.explanation = Some(done.explanation);
+        self.denials = done.denials.clone();
+        self.omitted_denials = done.omitted_denials;
     }
 
     /// It did not, or not as it should.

@@ -2,6 +2,7 @@
 
 use super::FilterChoice;
 use super::table::{Action, Check, Condition, REVIEWED_BELOW, Verdict, rules};
+use crate::backend::explain::calls::{self, Ask};
 use libc::sock_filter;
 
 const LOAD: u16 = 0x20;
@@ -50,17 +51,26 @@ fn low_half(argument: u32) -> u32 {
     16 + 8 * argument
 }
 
-fn verdict(verdict: Verdict) -> sock_filter {
-    statement(
-        RETURN,
-        match verdict {
-            Verdict::Allow => RETURN_ALLOW,
-            Verdict::Refuse(errno) => RETURN_ERRNO | errno as u32,
-        },
-    )
+/// The end of a way through the filter, seen with or without init. Init answers a refusal with the same error number.
+fn verdict(verdict: Verdict, ask: Ask) -> Vec<sock_filter> {
+    match (verdict, ask) {
+        (Verdict::Refuse(errno), Ask::Never) => {
+            vec![statement(RETURN, RETURN_ERRNO | errno as u32)]
+        }
+        (Verdict::Refuse(_), _) | (Verdict::Allow, Ask::Always) => {
+            vec![statement(RETURN, RETURN_ASK)]
+        }
+        (Verdict::Allow, Ask::Never | Ask::Refusals) => vec![statement(RETURN, RETURN_ALLOW)],
+        (Verdict::Allow, Ask::Writing(flags)) => vec![
+            statement(LOAD, low_half(flags)),
+            branch(JUMP_ANY_BIT, calls::WRITING, 0, 1),
+            statement(RETURN, RETURN_ASK),
+            statement(RETURN, RETURN_ALLOW),
+        ],
+    }
 }
 
-fn check(check: &Check) -> Vec<sock_filter> {
+fn check(check: &Check, ask: Ask) -> Vec<sock_filter> {
     let mut program = Vec::new();
     for case in check.cases {
         // Per condition: what to load, the mask, the comparison. A failed one skips to the next case.
@@ -82,33 +92,56 @@ fn check(check: &Check) -> Vec<sock_filter> {
                 ],
             });
         }
+        let end = verdict(case.then, ask);
         let mut left: usize = parts.iter().map(Vec::len).sum();
         for mut part in parts {
             left -= part.len();
             if let Some(comparison) = part.last_mut() {
-                comparison.jf = left as u8 + 1;
+                comparison.jf = (left + end.len()) as u8;
             }
             program.extend(part);
         }
-        program.push(verdict(case.then));
+        program.extend(end);
     }
-    program.push(verdict(check.otherwise));
+    program.extend(verdict(check.otherwise, ask));
     program
 }
 
-fn leaf(action: Action) -> Vec<sock_filter> {
+/// What happens to a call, and whether init sees it.
+type Answer = (Action, Ask);
+
+const NOTHING: Answer = (Action::Allow, Ask::Never);
+
+fn leaf((action, ask): Answer) -> Vec<sock_filter> {
     match action {
-        Action::Allow => vec![statement(RETURN, RETURN_ALLOW)],
-        Action::Refuse(errno) => vec![statement(RETURN, RETURN_ERRNO | errno as u32)],
+        Action::Allow => verdict(Verdict::Allow, ask),
+        Action::Refuse(errno) => verdict(Verdict::Refuse(errno), ask),
         Action::Ask => vec![statement(RETURN, RETURN_ASK)],
-        Action::Check(of) => check(of),
+        Action::Check(of) => check(of, ask),
     }
 }
 
+/// The table's rules and what is to be explained, sorted by number.
+fn answers(choice: FilterChoice) -> Vec<(u32, Answer)> {
+    let ask = |number: u32| calls::ask(number.into(), choice.explain);
+    let mut answers: Vec<(u32, Answer)> = rules(choice)
+        .into_iter()
+        .map(|(number, action)| (number, (action, ask(number))))
+        .collect();
+    for number in calls::numbers().map(|number| number as u32) {
+        // A call that is not in the rules is allowed: then only asking each time makes a difference.
+        if ask(number) == Ask::Always && answers.iter().all(|listed| listed.0 != number) {
+            answers.push((number, (Action::Allow, Ask::Always)));
+        }
+    }
+    answers.sort_unstable_by_key(|(number, _)| *number);
+    answers
+}
+
 /// Consecutive numbers with one answer, each from its number to the next segment's.
-fn segments(rules: &[(u32, Action)]) -> Vec<(u32, Action)> {
-    let mut segments: Vec<(u32, Action)> = vec![(0, Action::Allow)];
-    let mut add = |start: u32, action: Action| {
+fn segments(rules: &[(u32, Answer)]) -> Vec<(u32, Answer)> {
+    let mut segments: Vec<(u32, Answer)> = vec![(0, NOTHING)];
+    let mut add = |start: u32, action: Answer| {
         if segments.last().is_some_and(|last| last.0 == start) {
             segments.pop();
         }
@@ -118,13 +151,13 @@ fn segments(rules: &[(u32, Action)]) -> Vec<(u32, Action)> {
     };
     for (number, action) in rules {
         add(*number, *action);
-        add(*number + 1, Action::Allow);
+        add(*number + 1, NOTHING);
     }
-    add(REVIEWED_BELOW, Action::Refuse(libc::ENOSYS));
+    add(REVIEWED_BELOW, (Action::Refuse(libc::ENOSYS), Ask::Never));
     segments
 }
 
-fn tree(segments: &[(u32, Action)]) -> Vec<sock_filter> {
+fn tree(segments: &[(u32, Answer)]) -> Vec<sock_filter> {
     let [.., _, _] = segments else {
         return segments.first().map_or_else(Vec::new, |only| leaf(only.1));
     };
@@ -153,13 +186,15 @@ pub(crate) fn compile(choice: FilterChoice) -> Vec<sock_filter> {
         branch(JUMP_AT_LEAST, FOREIGN_TABLE, 0, 1),
         statement(RETURN, RETURN_KILL_PROCESS),
     ];
-    program.extend(tree(&segments(&rules(choice))));
+    program.extend(tree(&segments(&answers(choice))));
     program
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::filter::refusal;
+    use crate::exec::Explain;
 
     /// Runs a program as the kernel would.
     fn run(program: &[sock_filter], architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
@@ -194,6 +229,7 @@ mod tests {
         [true, false].map(|loopback| FilterChoice {
             loopback,
             execution_limited: !loopback,
+            explain: Explain::Off,
         })
     }
 
@@ -219,6 +255,82 @@ mod tests {
                 let got = run(&program, OUR_ARCHITECTURE, number, [0; 6]);
                 assert_eq!(got, wanted, "call {number}");
             }
+        }
+    }
+
+    /// Explaining changes who answers, never the answer: what is refused without it is refused with it, by the filter or by
+    /// init with the same number, and what init lets go on the filter would have allowed.
+    #[test]
+    fn explaining_refuses_what_is_refused_without_it() {
+        for plain in both() {
+            let without = compile(plain);
+            for explain in [Explain::On, Explain::Opens] {
+                let choice = FilterChoice { explain, ..plain };
+                let with = compile(choice);
+                assert!(with.len() < 4096, "{} instructions", with.len());
+                for number in 0..REVIEWED_BELOW + 2 {
+                    for arguments in samples() {
+                        let expected = run(&without, OUR_ARCHITECTURE, number, arguments);
+                        let seen = run(&with, OUR_ARCHITECTURE, number, arguments);
+                        let init = match refusal(choice, number as i32, &arguments) {
+                            None => RETURN_ALLOW,
+                            Some(errno) => RETURN_ERRNO | errno as u32,
+                        };
+                        let is_connect = number == libc::SYS_connect as u32;
+                        let answered = if seen == RETURN_ASK && !is_connect {
+                            assert!(calls::call(number.into()).is_some(), "call {number}");
+                            init
+                        } else {
+                            seen
+                        };
+                        assert_eq!(answered, expected, "call {number} with {arguments:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Arguments that meet and miss the table's conditions.
+    fn samples() -> Vec<[u64; 6]> {
+        let first = [0, 1, 2, 3, 10, 16, 17, 35, 0x1000_0000, u64::from(u32::MAX)];
+        let second = [0, 1, 2, 3, 5, 0o1777, 0o4755, 0x5412, 0x241];
+        let mut samples = Vec::new();
+        for first in first {
+            for second in second {
+                for third in [0, 6, 0o6000, 0x241, 262] {
+                    samples.push([first, second, third, 0o4755, 0, 0]);
+                }
+            }
+        }
+        samples
+    }
+
+    /// Reading files costs nothing by default.
+    #[test]
+    fn only_opens_that_can_change_something_stop_at_init() {
+        let compiled = |explain| {
+            compile(FilterChoice {
+                explain,
+                ..both()[0]
+            })
+        };
+        let open = |program: &[sock_filter], flags: i32| {
+            let arguments = [0, 0, flags as u64, 0, 0, 0];
+            run(
+                program,
+                OUR_ARCHITECTURE,
+                libc::SYS_openat as u32,
+                arguments,
+            )
+        };
+        let [off, on, opens] = [Explain::Off, Explain::On, Explain::Opens].map(compiled);
+        for flags in [libc::O_RDONLY, libc::O_CLOEXEC | libc::O_DIRECTORY] {
+            assert_eq!(open(&on, flags), RETURN_ALLOW);
+            assert_eq!(open(&opens, flags), RETURN_ASK);
+        }
+        for flags in [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC] {
+            assert_eq!(open(&off, flags), RETURN_ALLOW);
+            assert_eq!(open(&on, flags), RETURN_ASK);
         }
     }
 

@@ -7,6 +7,9 @@ mod compile;
 mod table;
 
 pub(crate) use compile::compile;
+pub(crate) use table::refusal;
+
+use crate::exec::Explain;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,4 +20,6 @@ pub(crate) struct FilterChoice {
     pub(crate) loopback: bool,
     /// Nothing that is writable may be executed, so anonymous memory files may not exist either.
     pub(crate) execution_limited: bool,
+    /// Which calls stop at init so that refusals can be explained. What is refused does not depend on it.
+    pub(crate) explain: Explain,
 }

@@ -599,6 +599,44 @@ fn all(choice: FilterChoice) -> impl Iterator<Item = Rule> {
     )])
 }
 
+impl Condition {
+    fn holds(self, arguments: &[u64; 6]) -> bool {
+        let low = |index: u32| {
+            arguments
+                .get(index as usize)
+                .map_or(0, |value| *value as u32)
+        };
+        match self {
+            Self::Equals(index, value) => low(index) == value,
+            Self::MaskedEquals(index, mask, value) => low(index) & mask == value,
+            Self::AnyBit(index, mask) => low(index) & mask != 0,
+        }
+    }
+}
+
+/// The error number with which this call is refused, as the compiled filter says it; for init, which answers in its place.
+/// Does not allocate.
+pub(crate) fn refusal(choice: FilterChoice, number: i32, arguments: &[u64; 6]) -> Option<i32> {
+    let rule = all(choice).find(|rule| rule.number == libc::c_long::from(number));
+    let verdict = match rule.map(|rule| rule.action) {
+        None | Some(Action::Allow | Action::Ask) => Verdict::Allow,
+        Some(Action::Refuse(errno)) => Verdict::Refuse(errno),
+        Some(Action::Check(check)) => check
+            .cases
+            .iter()
+            .find(|case| {
+                case.conditions
+                    .iter()
+                    .all(|condition| condition.holds(arguments))
+            })
+            .map_or(check.otherwise, |case| case.then),
+    };
+    match verdict {
+        Verdict::Allow => None,
+        Verdict::Refuse(errno) => Some(errno),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -609,6 +647,7 @@ mod tests {
             |(loopback, execution_limited)| FilterChoice {
                 loopback,
                 execution_limited,
+                explain: crate::exec::Explain::Off,
             },
         )
     }

@@ -238,6 +238,24 @@ pub(crate) fn close_range(first: i32, last: u32, unshare: bool) -> Result<()> {
     .map(drop)
 }
 
+/// Where a link leads: the number of bytes written.
+pub(crate) fn read_link(path: &CStr, buffer: &mut [u8]) -> Result<usize> {
+    // SAFETY: `path` is NUL-terminated, the buffer is writable for its length.
+    unsafe {
+        call(
+            libc::SYS_readlinkat,
+            [
+                Fd::CWD.arg(),
+                path.as_ptr() as usize,
+                buffer.as_mut_ptr() as usize,
+                buffer.len(),
+                0,
+                0,
+            ],
+        )
+    }
+}
+
 pub(crate) fn change_directory(path: &CStr) -> Result<()> {
     // SAFETY: `path` is NUL-terminated.
     unsafe { call(libc::SYS_chdir, [path.as_ptr() as usize, 0, 0, 0, 0, 0]) }.map(drop)

@@ -42,6 +42,56 @@ pub(crate) unsafe fn shared_zeroed<T: Sync>() -> Result<&'static T> {
     Ok(unsafe { &*(address as *const T) })
 }
 
+/// A value in a file that another process writes. Unmapped when it is dropped.
+pub(crate) struct SharedFile<T: 'static>(&'static T);
+
+impl<T: Sync> SharedFile<T> {
+    /// # Safety
+    /// The file must hold a `T`, never shrink, and all that writes to it must keep it a valid `T`.
+    pub(crate) unsafe fn map(fd: super::Fd) -> Result<Self> {
+        // SAFETY: the caller vouches for the file.
+        unsafe { map_shared(fd) }.map(Self)
+    }
+}
+
+impl<T> std::ops::Deref for SharedFile<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.0
+    }
+}
+
+impl<T> Drop for SharedFile<T> {
+    fn drop(&mut self) {
+        let address = std::ptr::from_ref(self.0) as usize;
+        // SAFETY: the whole mapping made by `map`; references into it end with this guard's.
+        let _unmapped = unsafe { call(libc::SYS_munmap, [address, size_of::<T>(), 0, 0, 0, 0]) };
+    }
+}
+
+/// A value in a file, shared with everyone who maps it. It is never unmapped.
+///
+/// # Safety
+/// The file must hold a `T`, never shrink, and all that writes to it must keep it a valid `T`.
+pub(crate) unsafe fn map_shared<T: Sync>(fd: super::Fd) -> Result<&'static T> {
+    // SAFETY: a new mapping at an address the kernel chooses.
+    let address = unsafe {
+        call(
+            libc::SYS_mmap,
+            [
+                0,
+                size_of::<T>(),
+                (libc::PROT_READ | libc::PROT_WRITE) as usize,
+                libc::MAP_SHARED as usize,
+                fd.arg(),
+                0,
+            ],
+        )
+    }?;
+    // SAFETY: the mapping is page aligned and as long as a `T`, which the caller says it holds.
+    Ok(unsafe { &*(address as *const T) })
+}
+
 /// Reads a whole file descriptor's first `bytes` through a private mapping, for requests larger than a message.
 pub(crate) fn map_file(fd: super::Fd, bytes: usize) -> Result<&'static [u8]> {
     if bytes == 0 {

@@ -103,14 +103,37 @@ pub(crate) fn is_waiting(listener: Fd, id: u64) -> bool {
     .is_ok()
 }
 
-/// Answers a caller. That it is gone by now is no error.
+/// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`.
+const CONTINUE: u32 = 1;
+
+/// Answers a caller in the kernel's place. That it is gone by now is no error.
 pub(crate) fn answer(listener: Fd, id: u64, result: Result<()>) {
-    let answer = Answer {
-        id,
-        value: 0,
-        error: result.err().map_or(0, |errno| -errno.0),
-        flags: 0,
-    };
+    send(
+        listener,
+        &Answer {
+            id,
+            value: 0,
+            error: result.err().map_or(0, |errno| -errno.0),
+            flags: 0,
+        },
+    );
+}
+
+/// Lets the kernel do what the caller asked for. Its arguments in memory may have changed since they were looked at, so
+/// this is for calls that need no permission from us.
+pub(crate) fn proceed(listener: Fd, id: u64) {
+    send(
+        listener,
+        &Answer {
+            id,
+            value: 0,
+            error: 0,
+            flags: CONTINUE,
+        },
+    );
+}
+
+fn send(listener: Fd, answer: &Answer) {
     // SAFETY: the structure has the kernel's layout.
     let _gone = unsafe {
         call(
@@ -118,7 +141,7 @@ pub(crate) fn answer(listener: Fd, id: u64, result: Result<()>) {
             [
                 listener.arg(),
                 IOC_SEND,
-                &raw const answer as usize,
+                std::ptr::from_ref(answer) as usize,
                 0,
                 0,
                 0,
