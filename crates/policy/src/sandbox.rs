@@ -368,6 +368,12 @@ pub trait TaskSandbox: Send + Sync {
     /// # Errors
     /// `Residue`, naming what is left.
     fn end(&self) -> Result<(), SandboxError>;
+
+    /// What the Task's programs left that a tool outside would obey (X-PROTECT). Looks now: complete after [`TaskSandbox::end`].
+    /// A backend that protects by other means has nothing to find.
+    fn findings(&self) -> Vec<Finding> {
+        Vec::new()
+    }
 }
 
 /// Why a program may start (DESIGN §11.4).
@@ -513,6 +519,36 @@ impl Explanation {
             Self::On => "on",
         }
     }
+}
+
+/// Why something that a sandbox leaves behind deserves a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// It was not there at the start, so nothing protected it.
+    Appeared,
+    /// It was protected, and is another file or has other content now: the host, or a name from outside, changed it.
+    Changed,
+}
+
+impl FindingKind {
+    /// The stable word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Appeared => "appeared",
+            Self::Changed => "changed",
+        }
+    }
+}
+
+/// Something in a writable root that a tool outside the sandbox would obey: a repository, hooks, configuration (X-PROTECT).
+/// It is reported, never removed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Finding {
+    /// Absolute.
+    pub path: PathBuf,
+    /// What happened to it.
+    pub kind: FindingKind,
 }
 
 /// What one program did.

@@ -3,8 +3,8 @@
 use crate::backend::{self, Readied};
 use policy::effective::FileIdentity;
 use policy::sandbox::{
-    Denial, Enforcement, Explanation, ProcessEnd, ProcessOutcome, ProcessRequest, ProgramClass,
-    ProgramIdentity, SandboxBackend as _, SandboxError, StartPermit,
+    Denial, Enforcement, Explanation, Finding, ProcessEnd, ProcessOutcome, ProcessRequest,
+    ProgramClass, ProgramIdentity, SandboxBackend as _, SandboxError, StartPermit,
 };
 use policy::{Code, EffectivePolicy, Refusal};
 use serde::{Deserialize, Serialize};
@@ -249,4 +249,6 @@ pub struct ExecReport {
     pub denials: Vec<Denial>,
     /// Refusals beyond that.
     pub omitted_denials: u32,
+    /// What it left in writable roots that a tool outside would obey (X-PROTECT).
+    pub findings: Vec<Finding>,
 }

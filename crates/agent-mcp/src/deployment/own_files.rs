@@ -5,8 +5,8 @@ use super::places::{Places, local_file, resolve_existing};
 use policy::config::Config;
 use policy::effective::GrantedRoot;
 use policy::sandbox::{
-    Enforcement, HostResource, PreparedSandbox, ProcessOutcome, ProcessRequest, SandboxBackend,
-    SandboxError, StartPermit, TaskSandbox,
+    Enforcement, Finding, HostResource, PreparedSandbox, ProcessOutcome, ProcessRequest,
+    SandboxBackend, SandboxError, StartPermit, TaskSandbox,
 };
 use policy::{Blame, Code, EffectivePolicy, Fault, Refusal, Right};
 use record::StateDirectory;
@@ -246,6 +246,10 @@ impl TaskSandbox for GuardedTask {
         let outcome = self.inner.run(request);
         self.guard.check()?;
         outcome
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        self.inner.findings()
     }
 
     fn kill(&self) {

@@ -163,6 +163,7 @@ fn run(
                 enforcement,
                 elapsed: started.elapsed(),
                 leftovers: launch.shared.leftovers.load(Ordering::Acquire) as u32,
+                findings: plan.record.findings(),
             })
         });
     signal::block_only(unblocked).map_err(|errno| failed("signals", errno))?;

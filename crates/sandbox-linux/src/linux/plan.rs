@@ -109,6 +109,11 @@ pub(crate) enum Step {
     Pin(CString),
     /// The same, read-only.
     Protect(CString),
+    /// Covers a link to a file with the file, read-only, so that the link cannot be replaced.
+    ProtectLink {
+        target: CString,
+        path: CString,
+    },
     /// Covers with something empty that cannot be opened.
     Mask {
         path: CString,
@@ -127,7 +132,7 @@ impl Step {
             Self::Private(path) => ("private area", path),
             Self::Bind(bind) => ("bind", &bind.source),
             Self::Pin(path) => ("pin", path),
-            Self::Protect(path) => ("protect", path),
+            Self::Protect(path) | Self::ProtectLink { path, .. } => ("protect", path),
             Self::Mask { path, .. } => ("mask", path),
         };
         format!("{verb} {}", path.to_string_lossy())
@@ -142,7 +147,7 @@ pub(crate) struct Limits {
 }
 
 /// See the module's head.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     pub(crate) private: PrivateArea,
@@ -161,6 +166,9 @@ pub(crate) struct Plan {
     pub(crate) list_above: bool,
     /// What stands where, for explaining.
     pub(crate) places: Vec<Place>,
+    /// For whoever made the plan: what there was to protect.
+    #[serde(skip)]
+    pub(crate) record: protect::Record,
 }
 
 impl Plan {
@@ -393,7 +401,7 @@ pub(crate) fn plan(policy: &EffectivePolicy) -> Result<Plan, SandboxError> {
     };
     let programs = runtime_parts(&mut builder, policy, &facts);
     granted_parts(&mut builder, policy, &programs)?;
-    overlays(&mut builder, policy)?;
+    let record = overlays(&mut builder, policy)?;
     // One descriptor holder, the init and the zygote stand beside what the policy counts.
     let processes = u64::from(policy.resources().process_limit) + 2;
     Ok(Plan {
@@ -414,6 +422,7 @@ pub(crate) fn plan(policy: &EffectivePolicy) -> Result<Plan, SandboxError> {
             .roots()
             .iter()
             .all(|root| root.rights.allows(Right::Read)),
+        record,
     })
 }
 
@@ -557,19 +566,23 @@ fn rights_of(policy: &EffectivePolicy, root: &GrantedRoot) -> Rights {
 enum Overlay {
     Pin,
     Protect,
+    Link { target: PathBuf },
     Mask { directory: bool },
 }
 
 /// Covers our own files and protects what the policy protects, inside granted roots. Ancestors are pinned where they
 /// could be renamed; renaming needs the delete right.
-fn overlays(builder: &mut Builder, policy: &EffectivePolicy) -> Result<(), SandboxError> {
+fn overlays(
+    builder: &mut Builder,
+    policy: &EffectivePolicy,
+) -> Result<protect::Record, SandboxError> {
     let mut overlays: BTreeMap<PathBuf, Overlay> = BTreeMap::new();
-    for root in policy.roots() {
-        if root.kind == RootKind::Directory && rights_of(policy, root).allows(Right::Write) {
-            for path in protect::find(&root.path, policy.protect())? {
-                overlays.insert(path, Overlay::Protect);
-            }
-        }
+    let protected = protect::look(policy)?;
+    for path in protected.covered {
+        overlays.insert(path, Overlay::Protect);
+    }
+    for (path, target) in protected.links {
+        overlays.insert(path, Overlay::Link { target });
     }
     let mut masks = false;
     for path in policy.own_files() {
@@ -582,6 +595,7 @@ fn overlays(builder: &mut Builder, policy: &EffectivePolicy) -> Result<(), Sandb
         if metadata.is_symlink() {
             return Err(bad_root(Code::PathProtected, "own files", path));
         }
+        protect::check_spelling(path)?;
         masks = true;
         overlays.insert(
             path.clone(),
@@ -620,10 +634,14 @@ fn overlays(builder: &mut Builder, policy: &EffectivePolicy) -> Result<(), Sandb
         builder.steps.push(match overlay {
             Overlay::Pin => Step::Pin(path),
             Overlay::Protect => Step::Protect(path),
+            Overlay::Link { target } => Step::ProtectLink {
+                target: relative(&target),
+                path,
+            },
             Overlay::Mask { directory } => Step::Mask { path, directory },
         });
     }
-    Ok(())
+    Ok(protected.record)
 }
 
 /// What covers a masked path, relative to the new root.

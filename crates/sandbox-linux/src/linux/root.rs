@@ -107,6 +107,14 @@ fn make(plan: &Plan, shared: &Shared, rules: &Rules, root: Fd, step: &Step) -> R
         Step::Bind(bind) => self::bind(shared, rules, root, bind),
         Step::Pin(path) => cover(root, path, None, 0),
         Step::Protect(path) => cover(root, path, None, mount::RDONLY),
+        Step::ProtectLink { target, path } => {
+            let Some(source) = open_place(root, target, file::O_PATH_CLOEXEC)? else {
+                return Ok(());
+            };
+            let result = cover(root, path, Some(source), mount::RDONLY);
+            file::close(source);
+            result
+        }
         Step::Mask { path, directory } => {
             let source = file::open_at(root, mask_source(*directory), file::O_PATH_CLOEXEC, 0)?;
             let result = cover(root, path, Some(source), NOTHING_RUNS | mount::RDONLY);
@@ -158,13 +166,11 @@ fn bind(shared: &Shared, rules: &Rules, root: Fd, bind: &Bind) -> Result<()> {
 }
 
 /// Mounts a copy of `source`, or of the place itself, over a path that was found while planning. What is gone by now needs
-/// no cover; a link that stands there now is an attack and ends the start.
+/// no cover; a link on the way there now is an attack and ends the start. A link at the end is mounted on, where `source`
+/// says what; by itself it cannot be copied, which ends the start as well.
 fn cover(root: Fd, path: &CStr, source: Option<Fd>, attributes: u64) -> Result<()> {
-    let resolve = file::RESOLVE_BENEATH | file::RESOLVE_NO_SYMLINKS | file::RESOLVE_NO_MAGICLINKS;
-    let place = match file::open_resolved(root, path, file::O_PATH_CLOEXEC, resolve) {
-        Ok(place) => place,
-        Err(errno) if errno.0 == libc::ENOENT => return Ok(()),
-        Err(errno) => return Err(errno),
+    let Some(place) = open_place(root, path, file::O_PATH_CLOEXEC | libc::O_NOFOLLOW)? else {
+        return Ok(());
     };
     let result = (|| {
         let tree = mount::copy_tree(source.unwrap_or(place), c"")?;
@@ -175,4 +181,14 @@ fn cover(root: Fd, path: &CStr, source: Option<Fd>, attributes: u64) -> Result<(
     })();
     file::close(place);
     result
+}
+
+/// `None` for what is gone.
+fn open_place(root: Fd, path: &CStr, flags: i32) -> Result<Option<Fd>> {
+    let resolve = file::RESOLVE_BENEATH | file::RESOLVE_NO_SYMLINKS | file::RESOLVE_NO_MAGICLINKS;
+    match file::open_resolved(root, path, flags, resolve) {
+        Ok(place) => Ok(Some(place)),
+        Err(errno) if errno.0 == libc::ENOENT => Ok(None),
+        Err(errno) => Err(errno),
+    }
 }

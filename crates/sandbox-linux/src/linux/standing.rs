@@ -5,6 +5,7 @@ use super::explain::table::Table;
 use super::failure::Failure;
 use super::helper;
 use super::plan::{Plan, plan};
+use super::protect::Record;
 use super::sys::socket as raw_socket;
 use super::sys::{Errno, Fd};
 use super::task::{Parts, Task, Witness};
@@ -56,6 +57,7 @@ struct Ready {
     enforcement: Enforcement,
     parts: Parts,
     witness: Witness,
+    record: Record,
 }
 
 struct Prepared {
@@ -87,6 +89,7 @@ impl PreparedSandbox for Prepared {
         Ok(Arc::new(Task::new(
             self.ready.parts,
             self.ready.witness,
+            self.ready.record,
             &self.policy,
             &self.task,
         )))
@@ -151,6 +154,7 @@ fn build(policy: &EffectivePolicy) -> Result<Ready, SandboxError> {
             table,
             places: plan.places,
         },
+        record: plan.record,
     })
 }
 

@@ -4,6 +4,7 @@ use super::capture::Capture;
 use super::explain::places::Place;
 use super::explain::table::Table;
 use super::explain::tell;
+use super::protect::Record;
 use super::standing::{ends_within, fd_of, memory_file};
 use super::status;
 use super::sys::memory::SharedFile;
@@ -11,7 +12,7 @@ use super::sys::socket as raw_socket;
 use super::wire::{Header, KILL, MOST_INLINE, Report};
 use policy::EffectivePolicy;
 use policy::sandbox::{
-    ProcessEnd, ProcessOutcome, ProcessRequest, ProgramClass, SandboxError, TaskSandbox,
+    Finding, ProcessEnd, ProcessOutcome, ProcessRequest, ProgramClass, SandboxError, TaskSandbox,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -72,6 +73,7 @@ pub(super) struct Witness {
 pub(super) struct Task {
     /// `None` after the end.
     parts: std::sync::RwLock<Option<Parts>>,
+    record: Record,
     killed: AtomicBool,
     end: Mutex<()>,
     output_bytes: u64,
@@ -85,6 +87,7 @@ impl Task {
     pub(super) fn new(
         parts: Parts,
         witness: Witness,
+        record: Record,
         policy: &Arc<EffectivePolicy>,
         task: &str,
     ) -> Self {
@@ -101,6 +104,7 @@ impl Task {
             .collect();
         Self {
             parts: std::sync::RwLock::new(Some(parts)),
+            record,
             killed: AtomicBool::new(false),
             end: Mutex::new(()),
             output_bytes: policy.resources().output_bytes,
@@ -187,6 +191,10 @@ impl TaskSandbox for Task {
         // Reaps the helper.
         *guard = None;
         Ok(())
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        self.record.findings()
     }
 }
 

@@ -10,6 +10,7 @@
     reason = "a test with a main of its own: it may fail, connect and print"
 )]
 
+mod git;
 mod identity;
 #[path = "../support/mod.rs"]
 mod support;
@@ -23,7 +24,7 @@ type Test = fn() -> Checked;
 fn main() -> ExitCode {
     support::take_over();
     identity::take_over();
-    let trials = [identity::TESTS]
+    let trials = [identity::TESTS, git::TESTS]
         .into_iter()
         .flatten()
         .map(|(name, test)| Trial::test(*name, test))

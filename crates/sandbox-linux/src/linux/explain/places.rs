@@ -94,7 +94,9 @@ pub(crate) fn places(steps: &[Step]) -> Vec<Place> {
                 Some(Place::new(&bind.path, Kind::Private, changeable))
             }
             Step::Bind(bind) => Some(Place::new(&bind.path, Kind::Bound, rights_of(bind.access))),
-            Step::Protect(path) => Some(Place::new(path, Kind::Protected, Rights::READ_EXECUTE)),
+            Step::Protect(path) | Step::ProtectLink { path, .. } => {
+                Some(Place::new(path, Kind::Protected, Rights::READ_EXECUTE))
+            }
             Step::Mask { path, .. } => Some(Place::new(path, Kind::Masked, Rights::NONE)),
             Step::Pin(_) => None,
         })
