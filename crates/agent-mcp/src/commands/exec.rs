@@ -11,7 +11,7 @@ use crate::deployment::{AbsenceGuard, Deployment, DeploymentError, Narrowing, lo
 use crate::exit;
 use crate::locale::Locale;
 use crate::terminal::Terminal;
-use policy::sandbox::{Enforcement, Level, SandboxError};
+use policy::sandbox::{Enforcement, Finding, FindingKind, Level, SandboxError};
 use policy::{Blame, Category, Code, Fault, Message, Refusal, SandboxMode, TraceId};
 use record::Durable;
 use record::audit::{Appended, AuditEvent, Decision, EventName};
@@ -236,6 +236,13 @@ fn in_the_books(
                 books.audit.append(denied).map_err(unrecorded(deployment))?;
             }
             denials::say(terminal, policy, &done);
+            for finding in &done.findings {
+                say_finding(terminal, finding);
+                let event = AuditEvent::new(EventName::SandboxFinding, trace)
+                    .target(finding.path.display().to_string())
+                    .detail("kind", finding.kind.word());
+                books.audit.append(event).map_err(unrecorded(deployment))?;
+            }
             outcome.ended(&done);
         }
         Err(error) => {
@@ -256,6 +263,14 @@ fn in_the_books(
         .audit
         .close_in_memory()
         .map_err(unrecorded(deployment))
+}
+
+fn say_finding(terminal: &Terminal<'_>, finding: &Finding) {
+    let id = match finding.kind {
+        FindingKind::Appeared => "exec.finding.appeared",
+        FindingKind::Changed => "exec.finding.changed",
+    };
+    terminal.warn(&Message::new(id).with("path", finding.path.display().to_string()));
 }
 
 /// HARNESS's three steps: confine, compare, run what came back. The hook gets the program's place and what is enforced.

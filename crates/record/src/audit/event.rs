@@ -85,6 +85,8 @@ event_names! {
     ModeChange = "mode.change";
     /// What is enforced for a Task, and what is missing.
     EnforcementReport = "enforcement.report";
+    /// What a sandbox left in a workspace that a tool outside would obey (X-PROTECT).
+    SandboxFinding = "sandbox.finding";
     /// A finding of the plausibility gate that does not stop.
     GuardNotice = "guard.notice";
     /// Something was handed to a human.

@@ -223,14 +223,24 @@ impl Run {
             id, hands, section, ..
         } = seat;
         section.cleaning().await?;
-        let ended = {
+        let (ended, findings) = {
             let hands = Arc::clone(&hands);
             blocking(move || match &hands.sandbox {
-                Some(sandbox) => sandbox.end(),
-                None => Ok(()),
+                Some(sandbox) => (sandbox.end(), sandbox.findings()),
+                None => (Ok(()), Vec::new()),
             })
             .await?
         };
+        for finding in findings {
+            let event = Event::new(
+                EventName::SandboxFinding,
+                finding.path.display().to_string(),
+            );
+            let detail = json!({ "kind": finding.kind.word() });
+            self.ledger
+                .audit(event.of_task(id.as_str()).detail(detail))
+                .await?;
+        }
         // Whatever else fails, the first thing that was left behind is what is reported, and the section stays for recovery.
         ended.map_err(halt_of)?;
         remove(&hands.temporary)?;

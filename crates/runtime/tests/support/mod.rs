@@ -11,8 +11,9 @@ use policy::effective::{
     PartialRule, RehashRule, ResourceLimits, RootKind, Sha256Digest, ShellRule,
 };
 use policy::sandbox::{
-    CapturedOutput, Control, Enforcement, HostResource, PreparedSandbox, ProcessEnd,
-    ProcessOutcome, ProcessRequest, SandboxBackend, SandboxError, StartPermit, TaskSandbox,
+    CapturedOutput, Control, Enforcement, Finding, FindingKind, HostResource, PreparedSandbox,
+    ProcessEnd, ProcessOutcome, ProcessRequest, SandboxBackend, SandboxError, StartPermit,
+    TaskSandbox,
 };
 use policy::{EffectivePolicy, Localize, Message, PolicyDraft, Rights, SandboxMode};
 use record::clock::ManualClock;
@@ -195,6 +196,16 @@ impl TaskSandbox for FakeSandbox {
             });
         }
         Ok((self.program)(request, &request.cwd))
+    }
+
+    /// Whatever was left, the fake found a repository.
+    fn findings(&self) -> Vec<Finding> {
+        let path = "/ws/new/.git".into();
+        let kind = FindingKind::Appeared;
+        self.residue
+            .then_some(Finding { path, kind })
+            .into_iter()
+            .collect()
     }
 
     fn kill(&self) {

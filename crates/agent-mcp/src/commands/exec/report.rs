@@ -6,7 +6,7 @@ use crate::deployment::DeploymentError;
 use crate::exit;
 use crate::terminal::{err, json_line};
 use policy::effective::{GrantedRoot, NetworkPolicy, Origin, RootKind, Sha256Digest};
-use policy::sandbox::{Denial, Enforcement, Explanation, ProcessEnd};
+use policy::sandbox::{Denial, Enforcement, Explanation, Finding, FindingKind, ProcessEnd};
 use policy::{Code, EffectivePolicy, Fault, Right, SandboxMode};
 use sandbox_linux::ExecReport;
 use serde::Serialize;
@@ -105,6 +105,22 @@ impl Root {
 }
 
 #[derive(Debug, Serialize)]
+struct Left {
+    #[serde(serialize_with = "shown")]
+    path: PathBuf,
+    kind: FindingKind,
+}
+
+impl Left {
+    fn of(finding: &Finding) -> Self {
+        Self {
+            path: finding.path.clone(),
+            kind: finding.kind,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
 struct Failure {
     code: &'static str,
     detail: String,
@@ -128,6 +144,8 @@ pub(super) struct Outcome {
     explanation: Option<Explanation>,
     denials: Vec<Denial>,
     omitted_denials: u32,
+    /// What the command left that a tool outside would obey.
+    findings: Vec<Left>,
     error: Option<Failure>,
 }
 
@@ -147,6 +165,7 @@ impl Outcome {
             explanation: None,
             denials: Vec::new(),
             omitted_denials: 0,
+            findings: Vec::new(),
             error: None,
         }
     }
@@ -196,6 +215,7 @@ impl Outcome {
         self.explanation = Some(done.explanation);
         self.denials = done.denials.clone();
         self.omitted_denials = done.omitted_denials;
+        self.findings = done.findings.iter().map(Left::of).collect();
     }
 
     /// It did not, or not as it should.
