@@ -504,7 +504,7 @@ mod tests {
     #[test]
     fn x_protect_deep_and_long_trees_are_covered_where_they_are_too_deep() {
         let tree = Tree::new(&[], &[]);
-        let mut directory = openat(CWD, &tree.at(""), LOOK, Mode::empty()).unwrap();
+        let mut directory = openat(CWD, tree.at(""), LOOK, Mode::empty()).unwrap();
         for _ in 0..420 {
             rustix::fs::mkdirat(&directory, "deeper-and-deeper", Mode::RWXU).unwrap();
             directory = openat(&directory, "deeper-and-deeper", LOOK, Mode::empty()).unwrap();
