@@ -24,6 +24,19 @@ const BENCHES: &[(&str, &str, &[&str])] = &[
         ],
     ),
     (
+        "many",
+        "a hundred sandboxes open at once",
+        &[
+            "cargo",
+            "bench",
+            "-q",
+            "-p",
+            "sandbox-linux",
+            "--bench",
+            "many",
+        ],
+    ),
+    (
         "p3",
         "file_search against rg",
         &[

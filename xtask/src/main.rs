@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         ["release"] => release::build(),
         _ => {
             eprintln!(
-                "usage: cargo xtask requirements [--check] | release | bench [p1 peers p2 p3 p4 p7 p8 rss …]"
+                "usage: cargo xtask requirements [--check] | release | bench [p1 peers p2 many p3 p4 p7 p8 rss …]"
             );
             return ExitCode::from(2);
         }
