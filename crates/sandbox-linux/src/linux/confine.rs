@@ -19,11 +19,27 @@ struct Limit {
     reason: &'static str,
 }
 
+/// How much of its memory limit one process may reserve as data.
+const DATA_PER_MEMORY: u64 = 4;
+
 const LIMITS: &[Limit] = &[
     Limit {
         resource: libc::RLIMIT_NPROC,
         value: |limits| limits.processes,
         reason: "processes and threads of this sandbox's user; it does not bind kernel user 0",
+    },
+    Limit {
+        resource: libc::RLIMIT_DATA,
+        value: |limits| {
+            if limits.counted {
+                u64::MAX
+            } else {
+                limits.memory_bytes.saturating_mul(DATA_PER_MEMORY)
+            }
+        },
+        reason: "where memory is only watched, one process cannot take much more before the next look; not the limit \
+            itself, because stacks and heaps are reserved without being used (and address space is no memory: RLIMIT_AS \
+            would break every runtime that reserves it)",
     },
     Limit {
         resource: libc::RLIMIT_CORE,

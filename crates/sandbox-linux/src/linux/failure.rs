@@ -26,6 +26,7 @@ macro_rules! stages {
 stages! {
     Namespaces = "namespaces",
     Identity = "identity",
+    Cgroup = "cgroup",
     ParentDeath = "parent death signal",
     LandlockRules = "landlock rules",
     LandlockApply = "landlock",

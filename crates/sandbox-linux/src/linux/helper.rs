@@ -3,6 +3,7 @@
 //! It is not init itself because a process namespace's init must be a child, and because init must not keep the
 //! server's identity. It holds nothing but the control line and init's pidfd.
 
+use super::cgroup::Places;
 use super::explain::table::Table;
 use super::launch::{Launch, Role};
 use super::plan::Plan;
@@ -61,6 +62,20 @@ fn serve() -> Result<(), Errno> {
     let lines = Lines {
         control: CONTROL,
         requests,
+        group: match (
+            descriptors.next(),
+            descriptors.next(),
+            descriptors.next(),
+            descriptors.next(),
+        ) {
+            (Some(top), init @ Some(_), Some(tree), Some(events)) => Some(Places {
+                top,
+                init,
+                tree,
+                events,
+            }),
+            _ => None,
+        },
     };
     let table = Table::in_file(denied)?;
     file::close(denied);

@@ -1,5 +1,6 @@
 //! Starts a sandbox's init in new namespaces and gives it its identity. One implementation for one-shot and standing.
 
+use super::cgroup::Places;
 use super::explain::table::Table;
 use super::failure::{At as _, Failure, Stage};
 use super::filter::compile;
@@ -22,9 +23,20 @@ pub(crate) enum Role<'p> {
         directory: &'p CStr,
         /// An eventfd that says: look at the shared page.
         done: Fd,
+        /// The cgroup for the command and what it starts.
+        group: Option<Places>,
     },
     /// Serves requests until the line is closed.
     Standing(serve::Lines),
+}
+
+impl Role<'_> {
+    fn group(&self) -> Option<Places> {
+        match self {
+            Self::Once { group, .. } => *group,
+            Self::Standing(lines) => lines.group,
+        }
+    }
 }
 
 /// Everything the children read; it outlives them.
@@ -128,14 +140,21 @@ impl<'p> Launch<'p> {
                 libc::CLONE_VM
             };
         let argument = std::ptr::from_ref(self).cast_mut().cast::<u8>();
+        let group = self.role.group().and_then(|group| group.init);
         // SAFETY: `self` outlives init (see `start`), nobody writes to it, and `init` neither allocates nor panics.
-        let pid =
-            unsafe { process::start(flags, Some(&pidfd), init, argument) }.at(Stage::Namespaces)?;
+        let pid = unsafe { process::start(flags, Some(&pidfd), group, init, argument) }
+            .at(Stage::Namespaces)?;
         Ok((pid, Fd(pidfd.load(Ordering::Acquire))))
     }
 
     /// Writes the id maps, opens the granted roots, and lets init go on.
     fn give_identity(&self, pid: i32, user: u32, group: u32) -> Result<(), Failure> {
+        if let Some(group) = self.role.group().filter(|group| group.init.is_some()) {
+            // Init will start zygotes in the tree, and no longer be who made the groups.
+            for place in [group.top, group.tree] {
+                file::give(place, c"cgroup.procs", user).at(Stage::Cgroup)?;
+            }
+        }
         let own = self.plan.owner;
         let namespace = write_maps(pid, own, Owner { user, group }).at(Stage::Identity)?;
         let result = self.open_roots(namespace, user != own.user || group != own.group);
@@ -219,6 +238,7 @@ fn map_through_own_namespace(tree: Fd, owner: Owner) -> Result<(), Errno> {
     let pid = unsafe {
         process::start(
             libc::CLONE_NEWUSER | libc::CLONE_VM,
+            None,
             None,
             wait_for_death,
             std::ptr::null_mut(),
@@ -342,9 +362,22 @@ fn take_identity(launch: &Launch<'_>) -> Result<(), Failure> {
 fn start_command(launch: &Launch<'_>) -> Result<i32, Failure> {
     let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_FS;
     let argument = std::ptr::from_ref(launch).cast_mut().cast::<u8>();
+    let (pidfd, group) = (&launch.shared.command, launch.role.group());
     // SAFETY: `launch` outlives init, hence this process; `command` neither allocates nor panics.
-    unsafe { process::start(flags, Some(&launch.shared.command), command, argument) }
-        .at(Stage::Command)
+    unsafe {
+        process::start(
+            flags,
+            Some(pidfd),
+            group.map(|group| group.tree),
+            command,
+            argument,
+        )
+    }
+    .at(if group.is_some() {
+        Stage::Cgroup
+    } else {
+        Stage::Command
+    })
 }
 
 /// PID 2 of a one-shot sandbox, until it executes the program.

@@ -2,6 +2,7 @@
 //! becomes so), `supervisor` (who watches), then `once` and `standing` (who asks).
 
 mod capture;
+mod cgroup;
 mod confine;
 mod connect;
 mod enforcement;

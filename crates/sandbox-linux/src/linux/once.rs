@@ -1,5 +1,6 @@
 //! One confined command for a person or a script: no helper, no second execution of our own binary.
 
+use super::cgroup::{Group, Shape};
 use super::enforcement;
 use super::explain::table::{Counts, Table};
 use super::explain::tell;
@@ -36,11 +37,15 @@ const FORWARDED: SignalSet = SignalSet::of(&[
 #[derive(Debug)]
 pub(crate) struct Readied {
     plan: Plan,
+    group: Option<Group>,
 }
 
 impl Readied {
     pub(crate) fn new(policy: &EffectivePolicy) -> Result<Self, SandboxError> {
-        plan(policy).map(|plan| Self { plan })
+        let mut plan = plan(policy)?;
+        let group = Group::new(&plan.limits, Shape::Once);
+        plan.count(group.is_some());
+        Ok(Self { plan, group })
     }
 
     /// Whether the owner can be translated shows only at the start, and does not decide the level.
@@ -60,7 +65,7 @@ impl Readied {
         request: &Command,
         before: impl FnOnce(&Enforcement) -> Result<(), SandboxError>,
     ) -> Result<ExecReport, SandboxError> {
-        run(policy, &self.plan, request, before)
+        run(policy, &self.plan, self.group.as_ref(), request, before)
     }
 }
 
@@ -86,6 +91,7 @@ fn check_threads() -> Result<(), SandboxError> {
 fn run(
     policy: &EffectivePolicy,
     plan: &Plan,
+    group: Option<&Group>,
     request: &Command,
     before: impl FnOnce(&Enforcement) -> Result<(), SandboxError>,
 ) -> Result<ExecReport, SandboxError> {
@@ -124,6 +130,7 @@ fn run(
             },
             directory: &directory,
             done,
+            group: group.map(Group::places),
         },
     )
     .map_err(|failure| failure.unavailable(plan))?;
@@ -152,6 +159,14 @@ fn run(
                 file::close(init.pidfd);
             }
             let end = end.map_err(|errno| failed("wait", errno))?;
+            if let Some(group) = group {
+                if group.ran_out() {
+                    launch.shared.out_of_memory.store(1, Ordering::Release);
+                }
+                group
+                    .remove()
+                    .map_err(|what| SandboxError::Residue { what })?;
+            }
             let end = judge(launch.shared, plan, request, end)?;
             let (denials, omitted_denials) =
                 tell::denials(policy, &plan.places, table, &Counts::default());

@@ -143,7 +143,12 @@ impl Step {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Limits {
     pub(crate) memory_bytes: u64,
+    /// As the policy says.
+    pub(crate) policy_processes: u64,
+    /// What RLIMIT_NPROC must allow: ours stand beside the policy's.
     pub(crate) processes: u64,
+    /// A cgroup counts both; else memory is watched.
+    pub(crate) counted: bool,
 }
 
 /// See the module's head.
@@ -175,6 +180,12 @@ impl Plan {
     /// Explains this much; a plan begins with the default.
     pub(crate) fn explain(&mut self, explain: Explain) {
         self.filter.explain = explain;
+    }
+
+    /// Whether a cgroup counts memory and processes; known before the start, after the plan.
+    pub(crate) fn count(&mut self, counted: bool) {
+        self.limits.counted = counted;
+        self.filter.memory_counted = counted;
     }
 }
 
@@ -344,6 +355,7 @@ fn check_policy(policy: &EffectivePolicy) -> Result<FilterChoice, SandboxError> 
         loopback,
         execution_limited: !runs_what_it_writes,
         explain: Explain::On,
+        memory_counted: false,
     })
 }
 
@@ -412,7 +424,9 @@ pub(crate) fn plan(policy: &EffectivePolicy) -> Result<Plan, SandboxError> {
         filter,
         limits: Limits {
             memory_bytes: policy.resources().memory_bytes,
+            policy_processes: u64::from(policy.resources().process_limit),
             processes,
+            counted: false,
         },
         owner,
         privileged,

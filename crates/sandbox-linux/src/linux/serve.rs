@@ -1,5 +1,6 @@
 //! PID 1 of a standing sandbox: supervises, reports every end, and starts the zygote again when it dies.
 
+use super::cgroup::{self, Places};
 use super::explain::table::Table;
 use super::failure::{At as _, Failure, Stage};
 use super::launch::Never;
@@ -18,6 +19,8 @@ pub(crate) struct Lines {
     pub(crate) control: Fd,
     /// Requests, read by the zygote.
     pub(crate) requests: Fd,
+    /// The cgroup for everything, where one is delegated.
+    pub(crate) group: Option<Places>,
 }
 
 /// Numbers from here on are what init keeps; everything else is closed.
@@ -33,13 +36,15 @@ pub(crate) fn serve(
 ) -> Result<Never, Failure> {
     let lines = keep_only(shared, lines).at(Stage::Descriptors)?;
     process::drop_privileges().at(Stage::Privileges)?;
-    let workshop = Workshop::new(plan, shared, filter, lines.requests)?;
+    let workshop = Workshop::new(plan, shared, filter, &lines)?;
     let mut init = Init {
         supervisor: Supervisor::new(plan, table).at(Stage::Supervisor)?,
         zygote: 0,
         workshop: &workshop,
         leftovers: 0,
         out_of_memory: false,
+        events: lines.group.map(|group| group.events),
+        memory_kills: 0,
     };
     init.start_zygote()?;
     socket::send(lines.control, &[READY], &[]).at(Stage::Serve)?;
@@ -48,7 +53,7 @@ pub(crate) fn serve(
             signal::readable(lines.control),
             signal::readable(workshop.timer),
         ];
-        let watched = init.is_busy();
+        let watched = !plan.limits.counted && init.is_busy();
         let turn = init
             .supervisor
             .wait(&mut lines_ready, watched)
@@ -75,11 +80,18 @@ pub(crate) fn serve(
 /// are the sandbox's own null device.
 fn keep_only(shared: &Shared, lines: Lines) -> super::sys::Result<Lines> {
     process::unshare(libc::CLONE_FILES)?;
-    let kept = Lines {
+    let mut kept = Lines {
         control: file::duplicate_above(lines.control, KEPT)?,
         requests: file::duplicate_above(lines.requests, KEPT)?,
+        group: lines.group,
     };
     let mut last = kept.control.0.max(kept.requests.0);
+    if let Some(group) = &mut kept.group {
+        for place in [&mut group.tree, &mut group.events] {
+            *place = file::duplicate_above(*place, KEPT)?;
+            last = last.max(place.0);
+        }
+    }
     if let Some(ruleset) = shared.ruleset() {
         let ruleset = file::duplicate_above(ruleset, KEPT)?;
         shared.ruleset.store(ruleset.0 + 1, Ordering::Release);
@@ -102,10 +114,17 @@ struct Init<'w> {
     /// Processes that ended programs left behind, as last counted.
     leftovers: u32,
     out_of_memory: bool,
+    /// `memory.events` of the tree's cgroup.
+    events: Option<Fd>,
+    /// Its count of ended processes as of the last zygote's start.
+    memory_kills: u64,
 }
 
 impl Init<'_> {
     fn start_zygote(&mut self) -> Result<(), Failure> {
+        if let Some(events) = self.events {
+            self.memory_kills = cgroup::memory_kills(events);
+        }
         self.zygote = self.workshop.start_zygote()?;
         let word = &self.workshop.shared.listener;
         memory::wait_while(word, 0, Some(10_000));
@@ -118,6 +137,14 @@ impl Init<'_> {
             errno: libc::ETIMEDOUT,
             step: 0,
         }))
+    }
+
+    /// Whether the kernel ended the tree for want of memory since the zygote was started. It ends all of it.
+    fn ran_out(&self) -> bool {
+        self.out_of_memory
+            || self
+                .events
+                .is_some_and(|events| cgroup::memory_kills(events) > self.memory_kills)
     }
 
     /// Whether memory must be watched: a program runs, or one has left something behind.
@@ -167,7 +194,7 @@ impl Init<'_> {
         slot.finish(Report::Ended {
             status,
             leftovers: self.leftovers,
-            out_of_memory: self.out_of_memory,
+            out_of_memory: status & 0x7f == libc::SIGKILL && self.ran_out(),
         });
     }
 
@@ -175,6 +202,7 @@ impl Init<'_> {
     fn kill_programs(&mut self) -> Result<(), Failure> {
         let running = &self.workshop.running;
         let mut ended = [None; MOST_RUNNING];
+        let out_of_memory = self.ran_out();
         loop {
             // "No such process" is what is wanted.
             let _none_left = process::kill(-1, libc::SIGKILL);
@@ -200,7 +228,7 @@ impl Init<'_> {
                 Some(status) => Report::Ended {
                     status,
                     leftovers: 0,
-                    out_of_memory: self.out_of_memory,
+                    out_of_memory,
                 },
                 // The zygote died before this one existed.
                 None => Report::Failed(libc::EAGAIN),

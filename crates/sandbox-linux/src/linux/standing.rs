@@ -1,5 +1,6 @@
 //! A Task's sandbox from the server's side: `survey`, `prepare`, `start`.
 
+use super::cgroup::{Group, Shape};
 use super::enforcement;
 use super::explain::table::Table;
 use super::failure::Failure;
@@ -71,7 +72,8 @@ impl PreparedSandbox for Prepared {
         &self.ready.enforcement
     }
 
-    /// The helper and init. Nothing else is on the host: the namespaces and everything mounted in them end with init.
+    /// The helper and init, and their cgroup. Nothing else is on the host: the namespaces and everything mounted in them
+    /// end with init.
     fn host_resources(&self) -> Vec<HostResource> {
         [self.ready.parts.helper_id(), self.ready.parts.init_id]
             .into_iter()
@@ -81,6 +83,15 @@ impl PreparedSandbox for Prepared {
                     start_ticks: start_ticks(pid)?,
                 })
             })
+            .chain(
+                self.ready
+                    .parts
+                    .group
+                    .iter()
+                    .map(|group| HostResource::Cgroup {
+                        path: group.path().to_path_buf(),
+                    }),
+            )
             .collect()
     }
 
@@ -97,7 +108,7 @@ impl PreparedSandbox for Prepared {
 }
 
 /// Field 22 of `/proc/PID/stat`. The name in field 2 may hold anything, so fields are counted after its end.
-fn start_ticks(pid: i32) -> Option<u64> {
+pub(super) fn start_ticks(pid: i32) -> Option<u64> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let after_name = text.iter().rposition(|byte| *byte == b')')? + 2;
     let rest = std::str::from_utf8(text.get(after_name..)?).ok()?;
@@ -118,7 +129,9 @@ fn build(policy: &EffectivePolicy) -> Result<Ready, SandboxError> {
             "the program did not call sandbox_linux::init() first in main",
         ));
     }
-    let plan = plan(policy)?;
+    let mut plan = plan(policy)?;
+    let group = Group::new(&plan.limits, Shape::Standing);
+    plan.count(group.is_some());
     let (control, helper_control) = line("control line")?;
     let (requests, helper_requests) = line("request line")?;
     let helper = Command::new("/proc/self/exe")
@@ -132,7 +145,7 @@ fn build(policy: &EffectivePolicy) -> Result<Ready, SandboxError> {
     // From here on an early return ends the helper: dropping the parts closes its line.
     let mut guard = HelperGuard(Some(helper));
     let denied = denied_file().map_err(|error| unavailable("explaining", error))?;
-    send_plan(&control, &helper_requests, &plan, &denied)?;
+    send_plan(&control, &helper_requests, &plan, &denied, group.as_ref())?;
     let table =
         Table::seen_in_file(fd_of(&denied)).map_err(|errno| unavailable("explaining", errno))?;
     drop(helper_requests);
@@ -149,6 +162,7 @@ fn build(policy: &EffectivePolicy) -> Result<Ready, SandboxError> {
             init_id,
             control,
             requests,
+            group,
         },
         witness: Witness {
             table,
@@ -212,13 +226,19 @@ fn send_plan(
     requests: &OwnedFd,
     plan: &Plan,
     denied: &OwnedFd,
+    group: Option<&Group>,
 ) -> Result<(), SandboxError> {
     let text = serde_json::to_vec(plan).map_err(|error| unavailable("plan", error))?;
     let file = memory_file(&text).map_err(|error| unavailable("plan", error))?;
+    let mut descriptors = vec![fd_of(requests), fd_of(&file), fd_of(denied)];
+    if let Some(places) = group.map(Group::places) {
+        let init = places.init.unwrap_or(places.tree);
+        descriptors.extend([places.top, init, places.tree, places.events]);
+    }
     raw_socket::send(
         fd_of(control),
         &(text.len() as u64).to_ne_bytes(),
-        &[fd_of(requests), fd_of(&file), fd_of(denied)],
+        &descriptors,
     )
     .map_err(|errno| unavailable("helper", errno))
 }

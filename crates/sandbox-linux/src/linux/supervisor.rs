@@ -35,15 +35,13 @@ impl<'p> Supervisor<'p> {
         const CHILD: SignalSet = SignalSet::of(&[libc::SIGCHLD]);
         signal::block_only(CHILD)?;
         let private = file::open_at(Fd::CWD, &plan.private.path, file::O_PATH_CLOEXEC, 0)?;
-        let status = file::status(private);
-        file::close(private);
         Ok(Self {
             observer: Observer::new(plan, table),
             listeners: [None; MOST_LISTENERS],
             pending: [None; MOST_PENDING],
             child_signals: signal::descriptor(CHILD)?,
-            private_device: status?.st_dev,
-            watch: Watch::new(plan.limits.memory_bytes, plan.page)?,
+            private_device: file::status(private)?.st_dev,
+            watch: Watch::new(plan.limits.memory_bytes, plan.page, private)?,
         })
     }
 
@@ -230,7 +228,9 @@ pub(crate) fn once(
                 Ok(None) | Err(_) => break,
             }
         }
-        let turn = supervisor.wait(&mut [], true).at(Stage::Supervisor)?;
+        let turn = supervisor
+            .wait(&mut [], !plan.limits.counted)
+            .at(Stage::Supervisor)?;
         if turn.over_memory {
             shared.out_of_memory.store(1, Ordering::Release);
             // That nothing is left to kill is fine.

@@ -1,6 +1,7 @@
 //! A Task's running sandbox from the server's side: `run`, `kill`, `end`.
 
 use super::capture::Capture;
+use super::cgroup::Group;
 use super::explain::places::Place;
 use super::explain::table::Table;
 use super::explain::tell;
@@ -39,6 +40,8 @@ pub(super) struct Parts {
     pub(super) init_id: i32,
     pub(super) control: OwnedFd,
     pub(super) requests: OwnedFd,
+    /// Removed after everything in it has ended.
+    pub(super) group: Option<Group>,
 }
 
 impl Parts {
@@ -188,9 +191,13 @@ impl TaskSandbox for Task {
             }
         }
         let mut guard = self.parts.write().unwrap_or_else(PoisonError::into_inner);
+        let group = guard.as_mut().and_then(|parts| parts.group.take());
         // Reaps the helper.
         *guard = None;
-        Ok(())
+        match group.map(|group| group.remove()) {
+            Some(Err(what)) => Err(SandboxError::Residue { what }),
+            _ => Ok(()),
+        }
     }
 
     fn findings(&self) -> Vec<Finding> {
@@ -212,7 +219,8 @@ impl Task {
             Some(Report::Ended { leftovers, .. }) if timed_out => {
                 Ok((ProcessEnd::TimedOut, leftovers))
             }
-            None if timed_out => Ok((ProcessEnd::TimedOut, 0)),
+            // The time was over before it could be started.
+            Some(Report::Failed(_)) | None if timed_out => Ok((ProcessEnd::TimedOut, 0)),
             Some(Report::Ended {
                 leftovers,
                 out_of_memory: true,

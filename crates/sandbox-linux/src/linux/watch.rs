@@ -15,6 +15,8 @@ const FASTEST_GROWTH: u64 = 4;
 
 pub(crate) struct Watch {
     proc: Fd,
+    /// The memory-backed area, whose files are in no process's account.
+    private: Fd,
     limit: u64,
     page: u64,
     next_ns: u64,
@@ -24,14 +26,26 @@ pub(crate) struct Watch {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Look {
     pub(crate) processes: u32,
+    /// Of processes, and of what no process has.
     resident: u64,
+    /// Mapped shared memory; files of the private area may be among it.
+    shared: u64,
+    private: u64,
+}
+
+impl Look {
+    /// Never counts anything twice; a file of the private area hides behind other shared memory at most.
+    fn total(&self) -> u64 {
+        self.resident.saturating_add(self.shared.max(self.private))
+    }
 }
 
 impl Watch {
-    pub(crate) fn new(limit: u64, page: u64) -> super::sys::Result<Self> {
+    pub(crate) fn new(limit: u64, page: u64, private: Fd) -> super::sys::Result<Self> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
         Ok(Self {
             proc: file::open_at(Fd::CWD, c"/proc", flags, 0)?,
+            private,
             limit,
             page,
             next_ns: 0,
@@ -49,10 +63,10 @@ impl Watch {
             return false;
         }
         let look = self.look(Measure::Resident);
-        let headroom = self.limit.saturating_sub(look.resident);
+        let headroom = self.limit.saturating_sub(look.total());
         let pause = (headroom / FASTEST_GROWTH / 2).clamp(SHORTEST_PAUSE_NS, LONGEST_PAUSE_NS);
         self.next_ns = now_ns + pause;
-        look.resident > self.limit && self.look(Measure::Proportional).resident > self.limit
+        look.total() > self.limit && self.look(Measure::Proportional).total() > self.limit
     }
 
     /// Starts the first look one short pause from now.
@@ -69,6 +83,7 @@ impl Watch {
         let mut look = Look::default();
         if !matches!(measure, Measure::Nothing) {
             look.resident = self.detached_segments();
+            look.private = file::used(self.private).unwrap_or(0);
         }
         let mut buffer = [0u8; 8192];
         if file::seek(self.proc, FIRST_PROCESS).is_err() {
@@ -82,7 +97,7 @@ impl Watch {
                 let name = rest.get(19..record).unwrap_or(&[]);
                 if name.first().is_some_and(u8::is_ascii_digit) {
                     look.processes += 1;
-                    look.resident += self.measure(measure, name);
+                    self.measure(measure, name, &mut look);
                 }
                 rest = rest.get(record.max(1)..).unwrap_or(&[]);
             }
@@ -90,35 +105,30 @@ impl Watch {
         look
     }
 
-    fn measure(&self, measure: Measure, name: &[u8]) -> u64 {
+    fn measure(&self, measure: Measure, name: &[u8], look: &mut Look) {
         let digits = name.split(|byte| *byte == 0).next().unwrap_or(&[]);
-        let mut path = NumberedPath::new(digits);
-        match measure {
-            Measure::Nothing => 0,
-            Measure::Resident => {
-                path.text(b"/statm");
-                let mut text = [0u8; 128];
-                let length = self.read(&path, &mut text);
-                // Size, then resident pages.
-                let mut fields = text
-                    .get(..length)
-                    .unwrap_or(&[])
-                    .split(|byte| *byte == b' ');
-                fields.nth(1).map_or(0, number) * self.page
-            }
-            Measure::Proportional => {
-                path.text(b"/smaps_rollup");
-                let mut text = [0u8; 512];
-                let length = self.read(&path, &mut text);
-                let text = text.get(..length).unwrap_or(&[]);
-                let label = b"\nPss:";
-                text.windows(label.len())
-                    .position(|window| window == label)
-                    .and_then(|at| text.get(at + label.len()..))
-                    .map_or(0, number)
-                    * 1024
-            }
+        if matches!(measure, Measure::Nothing) {
+            return;
         }
+        let mut text = [0u8; 512];
+        if matches!(measure, Measure::Proportional) {
+            let text = self.read(digits, b"/smaps_rollup", &mut text);
+            let part = |label: &[u8]| {
+                text.split(|byte| *byte == b'\n')
+                    .find_map(|line| line.strip_prefix(label))
+                    .map(|rest| number(rest) * 1024)
+            };
+            if let (Some(all), Some(shared)) = (part(b"Pss:"), part(b"Pss_Shmem:")) {
+                look.resident += all.saturating_sub(shared);
+                look.shared += shared;
+                return;
+            }
+            // It hides, or it is ending: then all that is resident counts as its own.
+        }
+        // Size, then resident pages.
+        let text = self.read(digits, b"/statm", &mut text);
+        let mut fields = text.split(|byte| *byte == b' ');
+        look.resident += fields.nth(1).map_or(0, number) * self.page;
     }
 
     /// Memory of System V segments that no process has attached: it is in nobody's account, and outlives its maker.
@@ -137,15 +147,17 @@ impl Watch {
         segments.detached
     }
 
-    fn read(&self, path: &NumberedPath, text: &mut [u8]) -> usize {
+    fn read<'t>(&self, digits: &[u8], name: &[u8], text: &'t mut [u8]) -> &'t [u8] {
+        let mut path = NumberedPath::new(digits);
+        path.text(name);
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         // A process that ended meanwhile holds nothing.
         let Ok(fd) = file::open_at(self.proc, path.as_c_str(), flags, 0) else {
-            return 0;
+            return &[];
         };
         let length = file::read(fd, text).unwrap_or(0);
         file::close(fd);
-        length
+        text.get(..length).unwrap_or(&[])
     }
 }
 
@@ -205,7 +217,7 @@ enum Measure {
     Proportional,
 }
 
-fn number(text: &[u8]) -> u64 {
+pub(crate) fn number(text: &[u8]) -> u64 {
     text.iter()
         .skip_while(|byte| !byte.is_ascii_digit())
         .take_while(|byte| byte.is_ascii_digit())
@@ -241,7 +253,8 @@ mod tests {
 
     #[test]
     fn finds_this_process() {
-        let watch = Watch::new(1 << 40, 4096).unwrap();
+        let nothing = Fd(-1);
+        let watch = Watch::new(1 << 40, 4096, nothing).unwrap();
         let look = watch.look(Measure::Resident);
         assert!(look.processes >= 1 && look.resident > 0);
         assert!(watch.look(Measure::Proportional).resident > 0);

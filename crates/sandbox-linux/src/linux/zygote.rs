@@ -7,6 +7,7 @@ use super::confine;
 use super::failure::{At as _, Failure, Stage};
 use super::plan::Plan;
 use super::program::{Program, Refused, execute};
+use super::serve::Lines;
 use super::shared::Shared;
 use super::sys::process::StringArray;
 use super::sys::signal::{self, SignalSet};
@@ -29,13 +30,6 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    const fn free() -> Self {
-        Self {
-            pid: AtomicI32::new(0),
-            report: AtomicI32::new(0),
-        }
-    }
-
     pub(crate) fn is_taken(&self) -> bool {
         self.report.load(Ordering::Acquire) != 0
     }
@@ -68,11 +62,14 @@ pub(crate) struct Workshop<'p> {
     pub(crate) shared: &'p Shared,
     pub(crate) filter: &'p [libc::sock_filter],
     pub(crate) requests: Fd,
+    /// The cgroup for zygote and programs.
+    group: Option<Fd>,
     /// Wakes init when a program has run for a while: only then its memory must be watched, and a short program costs
     /// no extra switch.
     pub(crate) timer: Fd,
     pub(crate) environment: StringArray<'p>,
-    pub(crate) running: [Running; MOST_RUNNING],
+    /// In memory that both share whether or not they share the rest.
+    pub(crate) running: &'static [Running; MOST_RUNNING],
     pub(crate) zygote_stack: usize,
     pub(crate) program_stack: usize,
 }
@@ -82,16 +79,18 @@ impl<'p> Workshop<'p> {
         plan: &'p Plan,
         shared: &'p Shared,
         filter: &'p [libc::sock_filter],
-        requests: Fd,
+        lines: &Lines,
     ) -> Result<Self, Failure> {
         Ok(Self {
             plan,
             shared,
             filter,
-            requests,
+            requests: lines.requests,
+            group: lines.group.map(|group| group.tree),
             timer: signal::new_timer().at(Stage::Serve)?,
             environment: super::program::pointers(&plan.environment),
-            running: [const { Running::free() }; MOST_RUNNING],
+            // SAFETY: a free slot is all zero.
+            running: unsafe { memory::shared_zeroed() }.at(Stage::Serve)?,
             zygote_stack: memory::new_stack().at(Stage::Serve)?,
             program_stack: memory::new_stack().at(Stage::Serve)?,
         })
@@ -102,10 +101,16 @@ impl<'p> Workshop<'p> {
     /// No zygote and no program that still runs our code may be alive: they use the same stacks.
     pub(crate) fn start_zygote(&self) -> Result<i32, Failure> {
         self.shared.listener.store(0, Ordering::Release);
-        let flags = libc::CLONE_VM | libc::CLONE_FILES;
         let argument = std::ptr::from_ref(self).cast_mut().cast::<u8>();
+        // In a cgroup the zygote dies with the programs when memory runs out, and so does whoever shares its memory.
+        let flags = match self.group {
+            Some(_) => libc::CLONE_FILES,
+            None => libc::CLONE_VM | libc::CLONE_FILES,
+        };
+        let stack = self.zygote_stack;
         // SAFETY: init never returns, so `self` outlives the zygote; the stack is free as the function demands.
-        unsafe { process::start_on(flags, self.zygote_stack, zygote, argument) }.at(Stage::Serve)
+        unsafe { process::start_with(flags, None, self.group, stack, zygote, argument) }
+            .at(Stage::Serve)
     }
 }
 
@@ -204,7 +209,9 @@ fn start(workshop: &Workshop<'_>, header: Header, strings: &[u8], report: Fd, st
         return tell(report, Report::Failed(libc::EAGAIN));
     };
     slot.report.store(report.0 + 1, Ordering::Release);
-    if let Err(errno) = signal::arm(workshop.timer, WATCH_AFTER_NS) {
+    if !workshop.plan.limits.counted
+        && let Err(errno) = signal::arm(workshop.timer, WATCH_AFTER_NS)
+    {
         return slot.finish(Report::Failed(errno.0));
     }
     let Ok(pointers) = memory::pointer_array(header.arguments as usize + 1) else {

@@ -11,6 +11,7 @@
 
 mod ends;
 mod honesty;
+mod limits;
 mod once;
 mod programs;
 #[path = "../support/mod.rs"]
@@ -28,10 +29,16 @@ fn main() -> ExitCode {
     if arguments.get(1).is_some_and(|word| word == "--server") {
         ends::server_main(&arguments[2], &arguments[3]);
     }
-    let trials = [programs::TESTS, ends::TESTS, honesty::TESTS, once::TESTS]
-        .into_iter()
-        .flatten()
-        .map(|(name, test)| Trial::test(*name, test))
-        .collect();
+    let trials = [
+        programs::TESTS,
+        ends::TESTS,
+        honesty::TESTS,
+        limits::TESTS,
+        once::TESTS,
+    ]
+    .into_iter()
+    .flatten()
+    .map(|(name, test)| Trial::test(*name, test))
+    .collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -143,7 +143,12 @@ fn once_ends_with_the_second_sigterm() -> Checked {
             None => give()?,
         }
     };
-    assert_eq!(status.code(), Some(128 + 15));
+    // One more may come when it no longer listens.
+    use std::os::unix::process::ExitStatusExt as _;
+    assert!(
+        status.code() == Some(128 + 15) || status.signal() == Some(15),
+        "{status:?}"
+    );
     Ok(())
 }
 

@@ -140,6 +140,11 @@ pub fn this_program() -> PathBuf {
     std::env::current_exe().unwrap().canonicalize().unwrap()
 }
 
+/// Whether this run was given a part of cgroup v2 with memory and pids.
+pub fn is_counted() -> bool {
+    std::env::var_os("AGENT_MCP_TEST_CGROUP").is_some()
+}
+
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -231,7 +236,10 @@ pub fn prepare(spec: &Spec) -> Result<Box<dyn PreparedSandbox>, SandboxError> {
 }
 
 pub fn standing(spec: &Spec) -> Arc<dyn TaskSandbox> {
-    let prepared = prepare(spec).unwrap();
+    started(prepare(spec).unwrap(), spec)
+}
+
+pub fn started(prepared: Box<dyn PreparedSandbox>, spec: &Spec) -> Arc<dyn TaskSandbox> {
     let permit = prepared.enforcement().permit(&spec.policy()).unwrap();
     prepared.start(permit).unwrap()
 }
@@ -247,7 +255,8 @@ pub fn request(spec: &Spec, argv: &[&str]) -> ProcessRequest {
         argv: argv.iter().map(OsString::from).collect(),
         cwd: spec.workspace.clone(),
         stdin: None,
-        timeout: Duration::from_secs(30),
+        // No test waits for it; an emulated machine is slow.
+        timeout: Duration::from_secs(300),
         spool_directory: None,
     }
 }

@@ -171,6 +171,45 @@ fn attempt<'a>(what: &str, argument: &dyn Fn(usize) -> &'a str) -> Tried {
             }
             Ok(format!("{} MiB", held.len()))
         }
+        "hog-hidden" => {
+            // SAFETY: our own process.
+            unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+            let held: Vec<Vec<u8>> = (0..number(0)).map(|_| vec![1u8; 1 << 20]).collect();
+            Ok(format!("{} MiB", held.len()))
+        }
+        "hog-and-stay" => {
+            let held: Vec<Vec<u8>> = (0..number(0)).map(|_| vec![1u8; 1 << 20]).collect();
+            std::thread::sleep(Duration::from_secs(20));
+            Ok(format!("{} MiB", held.len()))
+        }
+        "hog-file" => {
+            // A removed file: in no directory and no process's account.
+            let file = std::fs::File::create("/tmp/hog")?;
+            std::fs::remove_file("/tmp/hog")?;
+            fill_and_stay(file, number(0))
+        }
+        "hog-memfd" => {
+            // SAFETY: a new descriptor of ours.
+            let fd = unsafe { libc::memfd_create(c"hog".as_ptr(), 0) };
+            check(i64::from(fd))?;
+            // SAFETY: just made.
+            fill_and_stay(
+                std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) }),
+                number(0),
+            )
+        }
+        "hog-segment" => {
+            let bytes = (number(0) as usize) << 20;
+            // SAFETY: a segment of our own, detached again after it was filled.
+            unsafe {
+                let id = libc::shmget(libc::IPC_PRIVATE, bytes, libc::IPC_CREAT | 0o600);
+                check(i64::from(id))?;
+                let at = libc::shmat(id, std::ptr::null(), 0);
+                std::ptr::write_bytes(at.cast::<u8>(), 1, bytes);
+                libc::shmdt(at);
+            }
+            stay(number(0))
+        }
         "pty" => pty(),
         "shm" => {
             let name = c("/sandbox-test");
@@ -439,6 +478,21 @@ fn kernel<'a>(what: &str, argument: &dyn Fn(usize) -> &'a str) -> Tried {
         "not-a-call" => call(number(0), [0; 6]),
         other => panic!("no probe {other}"),
     }
+}
+
+fn fill_and_stay(mut file: std::fs::File, mib: i64) -> Tried {
+    for _ in 0..mib {
+        file.write_all(&[1u8; 1 << 20])?;
+    }
+    let answer = stay(mib);
+    drop(file);
+    answer
+}
+
+/// Long enough for any watcher to have looked several times.
+fn stay(mib: i64) -> Tried {
+    std::thread::sleep(Duration::from_millis(300));
+    Ok(format!("{mib} MiB"))
 }
 
 fn memory_file_runs() -> Tried {

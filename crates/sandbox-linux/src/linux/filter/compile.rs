@@ -230,6 +230,7 @@ mod tests {
             loopback,
             execution_limited: !loopback,
             explain: Explain::Off,
+            memory_counted: loopback,
         })
     }
 

@@ -22,4 +22,6 @@ pub(crate) struct FilterChoice {
     pub(crate) execution_limited: bool,
     /// Which calls stop at init so that refusals can be explained. What is refused does not depend on it.
     pub(crate) explain: Explain,
+    /// A cgroup counts all memory. Where it is only watched, what is in no process's account may not exist.
+    pub(crate) memory_counted: bool,
 }

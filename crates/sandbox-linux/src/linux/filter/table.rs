@@ -582,11 +582,20 @@ fn all(choice: FilterChoice) -> impl Iterator<Item = Rule> {
     } else {
         &SOCKETS_NONE
     };
-    let memory_files = choice.execution_limited.then_some(Rule {
-        number: libc::SYS_memfd_create,
-        action: Action::Refuse(EACCES),
-        reason: "a file without a path can be executed whatever its flags say",
-    });
+    let memory_files = if choice.execution_limited {
+        Some(Rule {
+            number: libc::SYS_memfd_create,
+            action: Action::Refuse(EACCES),
+            reason: "a file without a path can be executed whatever its flags say",
+        })
+    } else if choice.memory_counted {
+        None
+    } else {
+        Some(absent(
+            libc::SYS_memfd_create,
+            "memory that no process has mapped is in no account, and may travel in a message; programs know older kernels",
+        ))
+    };
     let copies = COMMON.iter().chain(ARCHITECTURE).map(|rule| Rule {
         number: rule.number,
         action: rule.action,
@@ -642,14 +651,13 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn choices() -> [FilterChoice; 4] {
-        [(false, false), (false, true), (true, false), (true, true)].map(
-            |(loopback, execution_limited)| FilterChoice {
-                loopback,
-                execution_limited,
-                explain: crate::exec::Explain::Off,
-            },
-        )
+    fn choices() -> [FilterChoice; 8] {
+        [0, 1, 2, 3, 4, 5, 6, 7].map(|bits| FilterChoice {
+            loopback: bits & 1 != 0,
+            execution_limited: bits & 2 != 0,
+            explain: crate::exec::Explain::Off,
+            memory_counted: bits & 4 != 0,
+        })
     }
 
     /// style.md: a table with a reason per line, and a test that fails on a redundant line.

@@ -159,6 +159,38 @@ pub(crate) fn status(fd: Fd) -> Result<libc::stat> {
     }
 }
 
+/// Bytes in use on the file system behind a descriptor.
+pub(crate) fn used(fd: Fd) -> Result<u64> {
+    // SAFETY: an all-zero `statfs` is valid, and the kernel fills exactly one.
+    unsafe {
+        let mut status: libc::statfs = std::mem::zeroed();
+        call(
+            libc::SYS_fstatfs,
+            [fd.arg(), &raw mut status as usize, 0, 0, 0, 0],
+        )?;
+        Ok(status.f_blocks.saturating_sub(status.f_bfree) * status.f_bsize as u64)
+    }
+}
+
+/// Makes a file another user's; its group stays.
+pub(crate) fn give(directory: Fd, name: &CStr, user: u32) -> Result<()> {
+    // SAFETY: the name is NUL-terminated.
+    unsafe {
+        call(
+            libc::SYS_fchownat,
+            [
+                directory.arg(),
+                name.as_ptr() as usize,
+                user as usize,
+                u32::MAX as usize,
+                libc::AT_SYMLINK_NOFOLLOW as usize,
+                0,
+            ],
+        )
+    }
+    .map(drop)
+}
+
 pub(crate) fn duplicate_onto(from: Fd, to: Fd, flags: i32) -> Result<()> {
     // SAFETY: numbers only.
     unsafe {

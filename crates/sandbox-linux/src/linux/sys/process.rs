@@ -22,7 +22,11 @@ pub(crate) struct CloneArguments {
     cgroup: u64,
 }
 
-/// Starts `entry(argument)` in a new process with these flags, on a new stack. The new process's pidfd goes to `pidfd`.
+/// The child begins in the cgroup that the arguments name.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// Starts `entry(argument)` in a new process with these flags, on a new stack. The new process's pidfd goes to `pidfd`;
+/// with `group` it begins in that cgroup, where it counts from its first page.
 ///
 /// # Safety
 /// Everything behind `argument` must live, and be shared as the flags say, as long as the child runs our code; with
@@ -30,10 +34,27 @@ pub(crate) struct CloneArguments {
 pub(crate) unsafe fn start(
     flags: i32,
     pidfd: Option<&AtomicI32>,
+    group: Option<Fd>,
     entry: Entry,
     argument: *mut u8,
 ) -> Result<i32> {
     let stack = super::memory::new_stack()?;
+    // SAFETY: the stack is new; the caller vouches for the rest.
+    unsafe { start_with(flags, pidfd, group, stack, entry, argument) }
+}
+
+/// As [`start`] on a stack of the caller's.
+///
+/// # Safety
+/// As [`start`]; `stack` must be the lowest address of a stack of [`STACK_BYTES`] that no running child uses.
+pub(crate) unsafe fn start_with(
+    flags: i32,
+    pidfd: Option<&AtomicI32>,
+    group: Option<Fd>,
+    stack: usize,
+    entry: Entry,
+    argument: *mut u8,
+) -> Result<i32> {
     let mut arguments = CloneArguments {
         flags: flags as u64,
         exit_signal: libc::SIGCHLD as u64,
@@ -45,7 +66,11 @@ pub(crate) unsafe fn start(
         arguments.flags |= libc::CLONE_PIDFD as u64;
         arguments.pidfd = word.as_ptr() as u64;
     }
-    // SAFETY: the stack is new; the caller vouches for the argument.
+    if let Some(group) = group {
+        arguments.flags |= CLONE_INTO_CGROUP;
+        arguments.cgroup = group.0 as u64;
+    }
+    // SAFETY: the caller vouches for the stack and the argument.
     let answer = unsafe { clone3_onto(&arguments, entry, argument) };
     if answer < 0 {
         Err(Errno(-answer as i32))
