@@ -473,8 +473,12 @@ fn own_parts(builder: &mut Builder, policy: &EffectivePolicy, private: &PrivateA
 /// The table in [`runtime`], as far as the host has it and no granted root brings it. Returns the executable trees.
 fn runtime_parts(builder: &mut Builder, policy: &EffectivePolicy, facts: &Facts) -> Vec<PathBuf> {
     let mut programs = Vec::new();
-    for item in runtime::TABLE {
-        let path = Path::new(item.path);
+    let places = runtime::TABLE.iter().flat_map(|item| {
+        let places = item.places().into_iter();
+        places.map(move |place| (item, place))
+    });
+    for (item, path) in places {
+        let path = path.as_path();
         let granted = policy.roots().iter().any(|root| {
             root.kind == RootKind::Directory
                 && path.starts_with(&root.path)

@@ -1,6 +1,7 @@
 //! What every program needs of the system: a table with a reason per line. Everything else of the host is absent.
 
 use policy::Rights;
+use std::path::{Path, PathBuf};
 
 /// How a path comes into the sandbox.
 #[derive(Clone, Copy)]
@@ -26,6 +27,7 @@ pub(crate) struct Facts {
 
 /// One line of the table. Where the host has no such path the line does nothing.
 pub(crate) struct Item {
+    /// A `*` at the end stands for any rest of the name.
     pub(crate) path: &'static str,
     pub(crate) source: Source,
     #[cfg_attr(
@@ -120,7 +122,77 @@ pub(crate) const TABLE: &[Item] = &[
         Source::Data,
         "where those links lead",
     ),
+    item(
+        "/nix/store",
+        Source::Programs,
+        "NixOS has every program, library and loader there; readable to everybody by design",
+    ),
+    item(
+        "/etc/ssl/cert.pem",
+        Source::Data,
+        "public certificates on Alpine and Arch",
+    ),
+    item(
+        "/etc/ssl/ca-bundle.pem",
+        Source::Data,
+        "public certificates on openSUSE",
+    ),
+    item(
+        "/etc/ca-certificates/extracted",
+        Source::Data,
+        "where those links lead on Arch",
+    ),
+    item(
+        "/etc/pki/tls/cert.pem",
+        Source::Data,
+        "public certificates under OpenSSL's name on Fedora and RHEL",
+    ),
+    item(
+        "/etc/pki/tls/openssl.cnf",
+        Source::Data,
+        "OpenSSL's configuration on Fedora and RHEL",
+    ),
+    item(
+        "/etc/crypto-policies/back-ends",
+        Source::Data,
+        "included by that configuration, which fails without it",
+    ),
     item("/etc/localtime", Source::Data, "local time"),
+    item(
+        "/etc/services",
+        Source::Data,
+        "getservbyname: Perl's and Python's network modules",
+    ),
+    item(
+        "/etc/protocols",
+        Source::Data,
+        "getprotobyname: Perl's and Python's network modules",
+    ),
+    item(
+        "/etc/mime.types",
+        Source::Data,
+        "types by file name: Python's mimetypes, development servers",
+    ),
+    item(
+        "/etc/terminfo",
+        Source::Data,
+        "terminals that the system added to those in /lib and /usr",
+    ),
+    item(
+        "/etc/fonts",
+        Source::Data,
+        "fontconfig: headless browsers, plots, Java's graphics",
+    ),
+    item(
+        "/etc/java-*",
+        Source::Data,
+        "Debian's Java has its jvm.cfg and security settings there and does not start without",
+    ),
+    item(
+        "/etc/os-release",
+        Source::Data,
+        "which distribution: .NET, Playwright, installers; no identity of the machine",
+    ),
     item(
         "/etc/passwd",
         Source::Generated(passwd),
@@ -146,6 +218,11 @@ pub(crate) const TABLE: &[Item] = &[
     item("/dev/full", Source::Device, "tests of error paths"),
     item("/dev/random", Source::Device, "random numbers"),
     item("/dev/urandom", Source::Device, "random numbers"),
+    item(
+        "/dev/tty",
+        Source::Device,
+        "a program's own pseudo-terminal by this name; without one it cannot be opened",
+    ),
     item(
         "/dev/fd",
         Source::Link("/proc/self/fd"),
@@ -173,6 +250,31 @@ pub(crate) const TABLE: &[Item] = &[
     ),
 ];
 
+impl Item {
+    /// The paths of the host that the line is about.
+    pub(crate) fn places(&self) -> Vec<PathBuf> {
+        let path = Path::new(self.path);
+        let (Some(start), Some(parent)) = (self.path.strip_suffix('*'), path.parent()) else {
+            return vec![path.to_path_buf()];
+        };
+        let Ok(entries) = std::fs::read_dir(parent) else {
+            return Vec::new();
+        };
+        let mut places: Vec<PathBuf> = entries
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|place| {
+                place
+                    .as_os_str()
+                    .as_encoded_bytes()
+                    .starts_with(start.as_bytes())
+            })
+            .collect();
+        places.sort();
+        places
+    }
+}
+
 fn passwd(facts: &Facts) -> String {
     let Facts { user, group, home } = facts;
     let mut text = format!("agent:x:{user}:{group}::{home}:/bin/sh\n");
@@ -197,7 +299,7 @@ fn hosts(_: &Facts) -> String {
 }
 
 fn nsswitch(_: &Facts) -> String {
-    "passwd: files\ngroup: files\nhosts: files\n".into()
+    "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n".into()
 }
 
 #[cfg(test)]

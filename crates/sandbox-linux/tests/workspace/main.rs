@@ -12,8 +12,10 @@
 
 mod git;
 mod identity;
+mod roots;
 #[path = "../support/mod.rs"]
 mod support;
+mod works;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
@@ -24,7 +26,7 @@ type Test = fn() -> Checked;
 fn main() -> ExitCode {
     support::take_over();
     identity::take_over();
-    let trials = [identity::TESTS, git::TESTS]
+    let trials = [identity::TESTS, git::TESTS, roots::TESTS, works::TESTS]
         .into_iter()
         .flatten()
         .map(|(name, test)| Trial::test(*name, test))
