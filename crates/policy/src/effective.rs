@@ -528,13 +528,20 @@ impl EffectivePolicy {
     /// ASCII case makes no difference, as in [`EffectivePolicy::is_own_file`].
     pub fn protected_by(&self, resolved: &Path) -> Option<&Path> {
         let have: Vec<_> = resolved.components().collect();
-        self.protect.iter().map(PathBuf::as_path).find(|pattern| {
+        let lies_in = |pattern: &&Path| {
             let wanted: Vec<_> = pattern.components().collect();
             !wanted.is_empty()
                 && have
                     .windows(wanted.len())
                     .any(|window| same_names(window, &wanted))
-        })
+        };
+        let is_about_git = |pattern: &&Path| {
+            let first = pattern.iter().next();
+            first.is_some_and(|first| first.eq_ignore_ascii_case(".git")) && is_git_rule(&have)
+        };
+        let mut patterns = self.protect.iter().map(PathBuf::as_path);
+        let exact = patterns.clone().find(lies_in);
+        exact.or_else(|| patterns.find(is_about_git))
     }
 
     /// The protect pattern that begins with the end of a resolved path: `.git` for `.git/config`. A file in this place
@@ -547,6 +554,25 @@ impl EffectivePolicy {
                 .any(|count| same_names(&have[have.len() - count..], &wanted[..count]))
         })
     }
+}
+
+/// Whether git takes a path for configuration or hooks, beyond `.git/config` and `.git/hooks` themselves: those of submodules
+/// and worktrees below `.git`, and what stands in for a repository's own. The sandbox protects the same.
+fn is_git_rule(have: &[Component<'_>]) -> bool {
+    let is = |part: &Component<'_>, names: &[&str]| {
+        let part = part.as_os_str();
+        names.iter().any(|name| part.eq_ignore_ascii_case(name))
+    };
+    let Some(git) = have.iter().position(|part| is(part, &[".git"])) else {
+        return false;
+    };
+    let below = &have[git + 1..];
+    let Some((first, rest)) = below.split_first() else {
+        return false;
+    };
+    let obeyed = ["config", "hooks", "config.worktree", "commondir"];
+    is(first, &obeyed[2..])
+        || (is(first, &["modules", "worktrees"]) && rest.iter().any(|part| is(part, &obeyed)))
 }
 
 fn lies_in(path: &Path, directory: &Path) -> bool {

@@ -17,6 +17,7 @@ pub const TESTS: &[(&str, Test)] = &[
         linked,
     ),
     ("x_protect_roots_inside_a_repository", roots_inside),
+    ("x_protect_every_spelling_of_a_name", every_spelling),
 ];
 
 /// A repository with a submodule, a worktree and a nested repository, owned by whoever runs the test.
@@ -319,5 +320,35 @@ fn roots_inside() -> Checked {
         );
         sandbox.end()?;
     }
+    Ok(())
+}
+
+/// On a file system that ignores case, every spelling is the protected file. In a mount namespace of its own.
+fn every_spelling() -> Checked {
+    if !crate::support::is_root() {
+        eprintln!("left out, needs: root to mount an image");
+        return Ok(());
+    }
+    let directory = temporary();
+    let base = directory.path().canonicalize()?;
+    let workspace = base.join("mounted/ws");
+    std::fs::create_dir(base.join("mounted"))?;
+    let spec = Spec::new(&workspace, "rwd");
+    let script = "truncate -s 64M \"$1/image\" && mkfs.ext4 -q -O casefold -E encoding=utf8 \"$1/image\" && \
+        mount -o loop \"$1/image\" \"$1/mounted\" && mkdir \"$1/mounted/ws\" && chattr +F \"$1/mounted/ws\" && \
+        mkdir -p \"$1/mounted/ws/.Git/HOOKS\" && echo x > \"$1/mounted/ws/.Git/CONFIG\" || exit 99; \
+        exec \"$2\" --once \"$3\" /bin/sh -c 'for f in .git/config .GIT/Config .Git/CONFIG .git/hooks/x .GIT/HOOKS/y; do echo x >> $f; done'";
+    let output = Command::new("/usr/bin/unshare")
+        .args(["-m", "/bin/sh", "-c", script, "sh"])
+        .arg(&base)
+        .arg(crate::support::this_program())
+        .arg(serde_json::to_string(&spec)?)
+        .output()?;
+    if output.status.code() == Some(99) {
+        eprintln!("left out, needs: ext4 with casefold, and loop devices");
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.matches("Read-only file system").count(), 5, "{said}");
     Ok(())
 }

@@ -21,6 +21,10 @@ pub const TESTS: &[(&str, Test)] = &[
     ("st_08_x_hash_every_change_is_refused", changes_are_refused),
     ("x_exe_interpreters_need_the_execute_right", interpreters),
     ("x_exe_loader_tricks_run_nothing_else", loader_tricks),
+    (
+        "x_exe_the_name_that_a_program_is_given_selects_nothing",
+        names,
+    ),
 ];
 
 /// The interpreter of [`swapped_script`]: waits between being started and reading its script, as any interpreter may.
@@ -303,4 +307,26 @@ fn loader_tricks() -> Checked {
         );
     }
     Ok(sandbox.end()?)
+}
+
+/// `argv[0]` is what a program sees, the path is what runs; a relative path is taken from the working directory inside.
+fn names() -> Checked {
+    let world = world();
+    let mut spec = Spec::new(&world.workspace, "rx");
+    let path = approved(&mut spec, &world, "applet", &fs::read("/bin/sh")?);
+    let sandbox = standing(&spec);
+    let mut request = entry(&spec, &path, ProgramClass::Shell);
+    request.argv = ["/bin/other", "-c", "echo $0"].map(Into::into).to_vec();
+    assert_eq!(out(&sandbox.run(&request)), "/bin/other\n");
+    sandbox.end()?;
+    for (program, status) in [
+        ("./program", 0),
+        ("../out/hidden", 127),
+        ("sub/../program", 0),
+    ] {
+        fs::copy("/bin/true", world.outside.join("hidden"))?;
+        let once = crate::support::once_command(&spec, &[program]).status()?;
+        assert_eq!(once.code(), Some(status), "{program}");
+    }
+    Ok(())
 }
