@@ -14,6 +14,7 @@ pub mod ids;
 pub mod layers;
 pub mod message;
 pub mod path;
+pub mod reach;
 pub mod rights;
 pub mod sandbox;
 pub mod secret;
