@@ -6,6 +6,7 @@ use crate::fault::Refusal;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -374,6 +375,12 @@ pub trait TaskSandbox: Send + Sync {
     fn findings(&self) -> Vec<Finding> {
         Vec::new()
     }
+
+    /// What went through each granted address so far, for the audit; complete after [`TaskSandbox::end`]. Empty where the
+    /// network level grants none.
+    fn relayed(&self) -> Vec<Relayed> {
+        Vec::new()
+    }
 }
 
 /// Why a program may start (DESIGN §11.4).
@@ -479,6 +486,32 @@ impl CapturedOutput {
     pub fn omitted_bytes(&self) -> u64 {
         self.total_bytes
             .saturating_sub(self.head.len() as u64 + self.tail.len() as u64)
+    }
+}
+
+/// One address that the network levels `local` and `restricted` grant, and what went through it (X-NET).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Relayed {
+    /// What the policy lists: `host:port`.
+    pub endpoint: String,
+    /// The real address.
+    pub address: SocketAddr,
+    /// `false`: the host has no way to it, so it does not exist inside.
+    pub routed: bool,
+    /// Connections that the address accepted.
+    pub connections: u64,
+    /// Connections that it refused, did not answer, or that were one too many.
+    pub refused: u64,
+    /// Bytes from the programs to the address.
+    pub bytes_out: u64,
+    /// Bytes from the address to the programs.
+    pub bytes_in: u64,
+}
+
+impl Relayed {
+    /// Whether there is something to tell: it was tried, or could not be.
+    pub fn is_notable(&self) -> bool {
+        !self.routed || self.connections > 0 || self.refused > 0
     }
 }
 

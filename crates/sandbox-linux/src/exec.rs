@@ -4,7 +4,7 @@ use crate::backend::{self, Readied};
 use policy::effective::FileIdentity;
 use policy::sandbox::{
     Denial, Enforcement, Explanation, Finding, ProcessEnd, ProcessOutcome, ProcessRequest,
-    ProgramClass, ProgramIdentity, SandboxBackend as _, SandboxError, StartPermit,
+    ProgramClass, ProgramIdentity, Relayed, SandboxBackend as _, SandboxError, StartPermit,
 };
 use policy::{Code, EffectivePolicy, Refusal};
 use serde::{Deserialize, Serialize};
@@ -251,4 +251,6 @@ pub struct ExecReport {
     pub omitted_denials: u32,
     /// What it left in writable roots that a tool outside would obey (X-PROTECT).
     pub findings: Vec<Finding>,
+    /// What went through each granted address; empty where the network level grants none.
+    pub relayed: Vec<Relayed>,
 }

@@ -40,6 +40,7 @@ stages! {
     Filter = "system call filter",
     Descriptors = "descriptors",
     Supervisor = "supervisor",
+    Listeners = "network grants",
     Serve = "server line",
 }
 

@@ -7,6 +7,7 @@ use super::cgroup::Places;
 use super::explain::table::Table;
 use super::launch::{Launch, Role};
 use super::plan::Plan;
+use super::relay;
 use super::serve::Lines;
 use super::sys::{Errno, Fd, file, memory, process, signal, socket};
 use super::wire::{FAILED, STARTED};
@@ -28,8 +29,10 @@ pub(crate) fn is_possible() -> bool {
 /// See [`crate::init`].
 pub(crate) fn init() {
     CALLED.store(true, Ordering::Relaxed);
-    if std::env::args_os().next().is_some_and(|name| name == NAME) {
-        run();
+    match std::env::args_os().next() {
+        Some(name) if name == NAME => run(),
+        Some(name) if name == relay::RESOLVER => relay::run_resolver(),
+        _ => {}
     }
 }
 

@@ -6,6 +6,7 @@ use super::failure::{At as _, Failure, Stage};
 use super::filter::compile;
 use super::plan::{Bind, Owner, Plan, Step};
 use super::program::{Program, Refused};
+use super::relay;
 use super::shared::Shared;
 use super::sys::{Errno, Fd, file, landlock, memory, mount, process, signal};
 use super::{confine, root, serve, supervisor};
@@ -51,6 +52,8 @@ pub(crate) struct Launch<'p> {
     maps: [CString; 3],
     /// The launcher's own pidfd, to notice that it died before its death signal was set.
     launcher: Fd,
+    /// The host's `/proc`, for settings of the new network namespace; none where there is no network.
+    proc: Option<Fd>,
 }
 
 /// A running init.
@@ -87,6 +90,11 @@ impl<'p> Launch<'p> {
                 line(plan.owner.group),
             ],
             launcher,
+            proc: if plan.filter.loopback {
+                Some(file::open_at(Fd::CWD, c"/proc", file::O_PATH_CLOEXEC, 0).at(Stage::Network)?)
+            } else {
+                None
+            },
         })
     }
 
@@ -319,15 +327,23 @@ fn run_init(launch: &Launch<'_>) -> Result<Never, Failure> {
     }
     // The dearest step, the network namespace, is made by the command itself while this process mounts.
     let command = match launch.role {
-        Role::Once { .. } => Some(start_command(launch)?),
-        Role::Standing(_) => {
-            if plan.filter.loopback {
-                super::sys::socket::raise_loopback().at(Stage::Network)?;
+        Role::Once { .. } => {
+            let command = start_command(launch)?;
+            if !plan.reach.grants.is_empty() {
+                // The launcher's connections stand in our descriptor table too; ours must still find a number.
+                process::raise_open_files().at(Stage::Limits)?;
             }
+            Some(command)
+        }
+        Role::Standing(_) => {
+            open_network(launch)?;
             None
         }
     };
     take_identity(launch)?;
+    if command.is_none() {
+        relay::open_listeners(&plan.reach, shared)?;
+    }
     process::new_keyring();
     process::set_host_name(b"sandbox").at(Stage::Namespaces)?;
     root::build(plan, shared, shared.ruleset())?;
@@ -355,6 +371,15 @@ fn take_identity(launch: &Launch<'_>) -> Result<(), Failure> {
         }
         let owner = launch.plan.owner;
         process::become_user(owner.user, owner.group).at(Stage::Identity)?;
+    }
+    Ok(())
+}
+
+/// The loopback of our new network namespace, where the level has one.
+fn open_network(launch: &Launch<'_>) -> Result<(), Failure> {
+    if let Some(proc) = launch.proc {
+        super::sys::socket::raise_loopback().at(Stage::Network)?;
+        relay::free_low_ports(proc);
     }
     Ok(())
 }
@@ -416,9 +441,7 @@ fn run_command(launch: &Launch<'_>) -> Result<Refused, Failure> {
     process::die_with_parent().at(Stage::ParentDeath)?;
     process::new_session().at(Stage::Command)?;
     process::unshare(libc::CLONE_NEWNET).at(Stage::Network)?;
-    if plan.filter.loopback {
-        super::sys::socket::raise_loopback().at(Stage::Network)?;
-    }
+    open_network(launch)?;
     // Through a descriptor of our own: after a change of user nobody may look at this process from outside.
     let network = file::open_at(
         Fd::CWD,
@@ -429,6 +452,7 @@ fn run_command(launch: &Launch<'_>) -> Result<Refused, Failure> {
     .at(Stage::Network)?;
     memory::publish(&shared.network, network.0 + 1);
     take_identity(launch)?;
+    relay::open_listeners(&plan.reach, shared)?;
     process::new_keyring();
     confine::limit(&plan.limits)?;
     process::drop_privileges().at(Stage::Privileges)?;

@@ -16,6 +16,7 @@ mod once;
 mod plan;
 mod program;
 mod protect;
+mod relay;
 mod root;
 mod runtime;
 mod serve;

@@ -7,6 +7,7 @@ use super::explain::tell;
 use super::launch::{Init, Launch, Role};
 use super::plan::{Plan, plan};
 use super::program::{Program, Refused, candidates, pointers};
+use super::relay::SingleRelay;
 use super::shared::Shared;
 use super::sys::signal::{self, SignalSet};
 use super::sys::{Errno, Fd, file, memory, process};
@@ -148,7 +149,11 @@ fn run(
             }
             memory::publish(&launch.shared.recorded, 1);
             let deadline = request.timeout.map(|timeout| started + timeout);
-            let end = wait(launch.shared, &init, done, deadline);
+            let mut relay = SingleRelay::begin(&plan.reach, launch.shared, init.pidfd);
+            let end = match &mut relay {
+                Ok(relay) => wait(launch.shared, &init, done, deadline, relay.as_mut()),
+                Err(errno) => Err(*errno),
+            };
             // Once init has said that everything else is gone, all that is left is the kernel's own tidying of the
             // namespaces, which nobody needs to wait for: init has no code of ours left to run but its exit.
             if launch.shared.ended.load(Ordering::Acquire) == 0 {
@@ -159,6 +164,9 @@ fn run(
                 file::close(init.pidfd);
             }
             let end = end.map_err(|errno| failed("wait", errno))?;
+            let by_itself = matches!(end, Over::Done);
+            let relay = relay.ok().flatten();
+            let relayed = relay.map_or_else(Vec::new, |relay| relay.end(by_itself));
             if let Some(group) = group {
                 if group.ran_out() {
                     launch.shared.out_of_memory.store(1, Ordering::Release);
@@ -179,6 +187,7 @@ fn run(
                 elapsed: started.elapsed(),
                 leftovers: launch.shared.leftovers.load(Ordering::Acquire) as u32,
                 findings: plan.record.findings(),
+                relayed,
             })
         });
     signal::block_only(unblocked).map_err(|errno| failed("signals", errno))?;
@@ -282,12 +291,20 @@ enum Over {
     Asked,
 }
 
-fn wait(shared: &Shared, init: &Init, done: Fd, deadline: Option<Instant>) -> Result<Over, Errno> {
+fn wait(
+    shared: &Shared,
+    init: &Init,
+    done: Fd,
+    deadline: Option<Instant>,
+    mut relay: Option<&mut SingleRelay>,
+) -> Result<Over, Errno> {
     let signals = signal::descriptor(FORWARDED)?;
     let mut list = [
         signal::readable(done),
         signal::readable(init.pidfd),
         signal::readable(signals),
+        // A negative number is passed over.
+        signal::readable(Fd(relay.as_ref().map_or(-1, |relay| relay.number()))),
     ];
     let mut asked: Option<Instant> = None;
     let result = 'waiting: loop {
@@ -309,6 +326,11 @@ fn wait(shared: &Shared, init: &Init, done: Fd, deadline: Option<Instant>) -> Re
         }
         if list[0].revents != 0 || list[1].revents != 0 {
             break Over::Done;
+        }
+        if list[3].revents != 0
+            && let Some(relay) = relay.as_deref_mut()
+        {
+            relay.turn()?;
         }
         while let Some(number) = signal::take(signals) {
             if number == libc::SIGTERM && asked.replace(now).is_some() {

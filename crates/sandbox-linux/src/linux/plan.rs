@@ -7,6 +7,7 @@ use super::environment;
 use super::explain::places::{Place, places};
 use super::filter::FilterChoice;
 use super::protect;
+use super::relay::{self, Reach};
 use super::runtime::{self, Facts, Source};
 use super::sys::landlock as ll;
 use super::sys::mount;
@@ -169,6 +170,8 @@ pub(crate) struct Plan {
     pub(crate) landlock: u32,
     /// Whether directories above the granted roots may be listed; nothing but those roots is in them.
     pub(crate) list_above: bool,
+    /// What leads out of the network namespace.
+    pub(crate) reach: Reach,
     /// What stands where, for explaining.
     pub(crate) places: Vec<Place>,
     /// For whoever made the plan: what there was to protect.
@@ -316,19 +319,6 @@ fn check_policy(policy: &EffectivePolicy) -> Result<FilterChoice, SandboxError> 
             Path::new(policy.mode().word()),
         ));
     }
-    let loopback = match policy.network() {
-        NetworkPolicy::None => false,
-        NetworkPolicy::Private => true,
-        // Neither wider nor narrower than asked: refused until the relay exists.
-        NetworkPolicy::Local { .. } | NetworkPolicy::Restricted { .. } => {
-            return Err(Refusal::new(
-                Code::NetworkDenied,
-                "sandbox.network.access",
-                policy.network().word(),
-            )
-            .into());
-        }
-    };
     if policy.roots().len() > MOST_ROOTS {
         return Err(bad_root(
             Code::ConfigurationInvalid,
@@ -352,7 +342,7 @@ fn check_policy(policy: &EffectivePolicy) -> Result<FilterChoice, SandboxError> 
         .iter()
         .any(|root| root.rights.allows(Right::Write) && root.rights.allows(Right::Execute));
     Ok(FilterChoice {
-        loopback,
+        loopback: *policy.network() != NetworkPolicy::None,
         execution_limited: !runs_what_it_writes,
         explain: Explain::On,
         memory_counted: false,
@@ -384,13 +374,14 @@ fn private_area(policy: &EffectivePolicy) -> Result<PrivateArea, SandboxError> {
     })
 }
 
-/// Makes the plan. Reads the file system, changes nothing.
+/// Makes the plan. Reads the file system, asks the resolver where the policy lists names, changes nothing.
 ///
 /// # Errors
 /// A refusal where the policy asks for what cannot be made so.
 pub(crate) fn plan(policy: &EffectivePolicy) -> Result<Plan, SandboxError> {
     let filter = check_policy(policy)?;
     let private = private_area(policy)?;
+    let reach = relay::reach(policy.network())?;
     let privileged = rustix::process::geteuid().is_root();
     let owner = if privileged {
         Owner::of(&look(policy.workspace_root())?)
@@ -410,6 +401,7 @@ pub(crate) fn plan(policy: &EffectivePolicy) -> Result<Plan, SandboxError> {
         user: owner.user,
         group: owner.group,
         home: private.path_of(Some(HOME)).display().to_string(),
+        hosts: reach.hosts.clone(),
     };
     let programs = runtime_parts(&mut builder, policy, &facts);
     granted_parts(&mut builder, policy, &programs)?;
@@ -437,6 +429,7 @@ pub(crate) fn plan(policy: &EffectivePolicy) -> Result<Plan, SandboxError> {
             .iter()
             .all(|root| root.rights.allows(Right::Read)),
         record,
+        reach,
     })
 }
 

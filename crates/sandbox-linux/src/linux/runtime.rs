@@ -23,6 +23,8 @@ pub(crate) struct Facts {
     pub(crate) user: u32,
     pub(crate) group: u32,
     pub(crate) home: String,
+    /// Lines of the hosts file beyond the loopback's.
+    pub(crate) hosts: String,
 }
 
 /// One line of the table. Where the host has no such path the line does nothing.
@@ -206,7 +208,12 @@ pub(crate) const TABLE: &[Item] = &[
     item(
         "/etc/hosts",
         Source::Generated(hosts),
-        "localhost, whatever the resolver",
+        "localhost, and the names that the network level lists, as they were when the Task started",
+    ),
+    item(
+        "/etc/host.conf",
+        Source::Generated(host_conf),
+        "all addresses of a name, not only its first",
     ),
     item(
         "/etc/nsswitch.conf",
@@ -276,7 +283,9 @@ impl Item {
 }
 
 fn passwd(facts: &Facts) -> String {
-    let Facts { user, group, home } = facts;
+    let Facts {
+        user, group, home, ..
+    } = facts;
     let mut text = format!("agent:x:{user}:{group}::{home}:/bin/sh\n");
     if *user != 0 {
         text.push_str("root:x:0:0::/:/usr/sbin/nologin\n");
@@ -294,8 +303,12 @@ fn group(facts: &Facts) -> String {
     text
 }
 
-fn hosts(_: &Facts) -> String {
-    "127.0.0.1 localhost\n::1 localhost\n".into()
+fn hosts(facts: &Facts) -> String {
+    format!("127.0.0.1 localhost\n::1 localhost\n{}", facts.hosts)
+}
+
+fn host_conf(_: &Facts) -> String {
+    "multi on\n".into()
 }
 
 fn nsswitch(_: &Facts) -> String {

@@ -8,7 +8,7 @@ use super::plan::Plan;
 use super::shared::Shared;
 use super::supervisor::Supervisor;
 use super::sys::{Errno, Fd, file, memory, process, signal, socket};
-use super::wire::{KILL, READY, Report};
+use super::wire::{KILL, LISTENERS, READY, Report};
 use super::zygote::{MOST_RUNNING, Running, Workshop, tell};
 use std::sync::atomic::Ordering;
 
@@ -34,6 +34,7 @@ pub(crate) fn serve(
     filter: &[libc::sock_filter],
     lines: Lines,
 ) -> Result<Never, Failure> {
+    hand_over(shared, lines.control).at(Stage::Listeners)?;
     let lines = keep_only(shared, lines).at(Stage::Descriptors)?;
     process::drop_privileges().at(Stage::Privileges)?;
     let workshop = Workshop::new(plan, shared, filter, &lines)?;
@@ -72,6 +73,26 @@ pub(crate) fn serve(
         if lines_ready[0].revents != 0 && !init.obey(lines.control)? {
             // Our end is everyone's end.
             process::exit(0);
+        }
+    }
+}
+
+/// Gives the server the listening sockets of the granted addresses; nobody else keeps one.
+fn hand_over(shared: &Shared, control: Fd) -> super::sys::Result<()> {
+    let mut listeners = shared.take_listeners();
+    loop {
+        let mut some = [Fd(-1); socket::MOST_DESCRIPTORS];
+        let mut count = 0;
+        for (slot, listener) in some.iter_mut().zip(&mut listeners) {
+            *slot = listener;
+            count += 1;
+        }
+        let Some(some) = some.get(..count).filter(|some| !some.is_empty()) else {
+            return Ok(());
+        };
+        socket::send(control, &[LISTENERS], some)?;
+        for listener in some {
+            file::close(*listener);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use super::plan::MOST_ROOTS;
+use super::relay::MOST_GRANTS;
 use super::sys::{Fd, Result, memory};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
@@ -35,6 +36,8 @@ pub(crate) struct Shared {
     failure: AtomicU64,
     /// Trees of granted roots, plus one.
     trees: [AtomicI32; MOST_ROOTS],
+    /// Listening sockets of the granted addresses, plus one; zero after they were taken.
+    listeners: [AtomicI32; MOST_GRANTS],
 }
 
 impl Shared {
@@ -54,6 +57,20 @@ impl Shared {
         }
     }
 
+    pub(crate) fn set_listener(&self, slot: usize, listener: Fd) {
+        if let Some(word) = self.listeners.get(slot) {
+            word.store(listener.0 + 1, Ordering::Release);
+        }
+    }
+
+    /// The listening sockets, in the order of the grants. They now belong to the caller.
+    pub(crate) fn take_listeners(&self) -> impl Iterator<Item = Fd> + '_ {
+        let taken = |word: &AtomicI32| word.swap(0, Ordering::AcqRel);
+        let made = |number: &i32| *number > 0;
+        let numbers = self.listeners.iter().map(taken).take_while(made);
+        numbers.map(|number| Fd(number - 1))
+    }
+
     /// For a second attempt with another identity.
     pub(crate) fn forget_trees(&self) {
         for word in &self.trees {
@@ -65,6 +82,9 @@ impl Shared {
         let ruleset = self.ruleset.swap(0, Ordering::AcqRel);
         if ruleset > 0 {
             super::sys::file::close(Fd(ruleset - 1));
+        }
+        for listener in self.take_listeners() {
+            super::sys::file::close(listener);
         }
         for word in [&self.network, &self.listener, &self.command] {
             word.store(0, Ordering::Release);

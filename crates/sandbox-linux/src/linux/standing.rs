@@ -7,10 +7,11 @@ use super::failure::Failure;
 use super::helper;
 use super::plan::{Plan, plan};
 use super::protect::Record;
+use super::relay::{Reach, RelayThread};
 use super::sys::socket as raw_socket;
 use super::sys::{Errno, Fd};
 use super::task::{Parts, Task, Witness};
-use super::wire::{FAILED, READY, STARTED};
+use super::wire::{FAILED, LISTENERS, READY, STARTED};
 use policy::EffectivePolicy;
 use policy::sandbox::{
     Enforcement, HostResource, PreparedSandbox, SandboxBackend, SandboxError, StartPermit,
@@ -59,6 +60,9 @@ struct Ready {
     parts: Parts,
     witness: Witness,
     record: Record,
+    reach: Reach,
+    /// Of the reach's routed grants.
+    listeners: Vec<OwnedFd>,
 }
 
 struct Prepared {
@@ -97,10 +101,28 @@ impl PreparedSandbox for Prepared {
 
     fn start(self: Box<Self>, permit: StartPermit) -> Result<Arc<dyn TaskSandbox>, SandboxError> {
         permit.redeem(&self.ready.enforcement, &self.policy)?;
+        let Ready {
+            parts,
+            witness,
+            record,
+            reach,
+            listeners,
+            ..
+        } = self.ready;
+        let relay = if listeners.is_empty() && reach.grants.is_empty() {
+            None
+        } else {
+            let started = RelayThread::start(&reach, listeners);
+            Some(started.map_err(|error| SandboxError::Failed {
+                stage: "relay",
+                reason: error.to_string(),
+            })?)
+        };
         Ok(Arc::new(Task::new(
-            self.ready.parts,
-            self.ready.witness,
-            self.ready.record,
+            parts,
+            witness,
+            record,
+            relay,
             &self.policy,
             &self.task,
         )))
@@ -149,7 +171,7 @@ fn build(policy: &EffectivePolicy) -> Result<Ready, SandboxError> {
     let table =
         Table::seen_in_file(fd_of(&denied)).map_err(|errno| unavailable("explaining", errno))?;
     drop(helper_requests);
-    let (init, init_id, separated) = wait_until_ready(&control, &plan)?;
+    let ((init, init_id, separated), listeners) = wait_until_ready(&control, &plan)?;
     let helper = guard
         .0
         .take()
@@ -169,6 +191,8 @@ fn build(policy: &EffectivePolicy) -> Result<Ready, SandboxError> {
             places: plan.places,
         },
         record: plan.record,
+        reach: plan.reach,
+        listeners,
     })
 }
 
@@ -243,25 +267,35 @@ fn send_plan(
     .map_err(|errno| unavailable("helper", errno))
 }
 
+/// Init's pidfd, its number, and whether it has a kernel user of its own.
+type Started = (OwnedFd, i32, bool);
+
 /// Takes messages until init serves. The helper's and init's may come in either order.
-fn wait_until_ready(control: &OwnedFd, plan: &Plan) -> Result<(OwnedFd, i32, bool), SandboxError> {
+fn wait_until_ready(
+    control: &OwnedFd,
+    plan: &Plan,
+) -> Result<(Started, Vec<OwnedFd>), SandboxError> {
     let deadline = Instant::now() + READY_WITHIN;
     let mut started = None;
     let mut ready = false;
+    let mut listeners = Vec::new();
     loop {
         if ready && let Some(started) = started.take() {
-            return Ok(started);
+            return Ok((started, listeners));
         }
         wait_readable(control, deadline)?;
         let mut message = [0u8; 16];
         let received = raw_socket::receive(fd_of(control), &mut message)
             .map_err(|errno| unavailable("helper", errno))?;
-        // SAFETY: the kernel has just made this number for us, and nobody else knows it.
-        let descriptor = received
+        let mut descriptors = received
             .descriptors()
-            .next()
+            // SAFETY: the kernel has just made this number for us, and nobody else knows it.
             .map(|fd| unsafe { OwnedFd::from_raw_fd(fd.0) });
-        match (received.bytes, message[0], descriptor) {
+        if (received.bytes, message[0]) == (1, LISTENERS) {
+            listeners.extend(descriptors);
+            continue;
+        }
+        match (received.bytes, message[0], descriptors.next()) {
             (1, READY, _) => ready = true,
             (6, STARTED, Some(pidfd)) => {
                 let pid = i32::from_ne_bytes([message[2], message[3], message[4], message[5]]);

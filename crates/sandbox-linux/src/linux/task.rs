@@ -6,6 +6,7 @@ use super::explain::places::Place;
 use super::explain::table::Table;
 use super::explain::tell;
 use super::protect::Record;
+use super::relay::{RelayThread, Tally};
 use super::standing::{ends_within, fd_of, memory_file};
 use super::status;
 use super::sys::memory::SharedFile;
@@ -13,7 +14,8 @@ use super::sys::socket as raw_socket;
 use super::wire::{Header, KILL, MOST_INLINE, Report};
 use policy::EffectivePolicy;
 use policy::sandbox::{
-    Finding, ProcessEnd, ProcessOutcome, ProcessRequest, ProgramClass, SandboxError, TaskSandbox,
+    Finding, ProcessEnd, ProcessOutcome, ProcessRequest, ProgramClass, Relayed, SandboxError,
+    TaskSandbox,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -78,7 +80,9 @@ pub(super) struct Task {
     parts: std::sync::RwLock<Option<Parts>>,
     record: Record,
     killed: AtomicBool,
-    end: Mutex<()>,
+    /// What is left to do at the end: stopping the relay, if there is one.
+    end: Mutex<Option<RelayThread>>,
+    tally: Option<Arc<Tally>>,
     output_bytes: u64,
     spool_name: String,
     spooled: AtomicU64,
@@ -91,6 +95,7 @@ impl Task {
         parts: Parts,
         witness: Witness,
         record: Record,
+        relay: Option<RelayThread>,
         policy: &Arc<EffectivePolicy>,
         task: &str,
     ) -> Self {
@@ -109,7 +114,8 @@ impl Task {
             parts: std::sync::RwLock::new(Some(parts)),
             record,
             killed: AtomicBool::new(false),
-            end: Mutex::new(()),
+            tally: relay.as_ref().map(RelayThread::tally),
+            end: Mutex::new(relay),
             output_bytes: policy.resources().output_bytes,
             spool_name,
             spooled: AtomicU64::new(0),
@@ -176,7 +182,7 @@ impl TaskSandbox for Task {
     }
 
     fn end(&self) -> Result<(), SandboxError> {
-        let _one_at_a_time = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut relay = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         self.kill();
         {
             let guard = self.parts.read().unwrap_or_else(PoisonError::into_inner);
@@ -194,6 +200,8 @@ impl TaskSandbox for Task {
         let group = guard.as_mut().and_then(|parts| parts.group.take());
         // Reaps the helper.
         *guard = None;
+        // Nobody is left to send anything; what is on its way is delivered.
+        *relay = None;
         match group.map(|group| group.remove()) {
             Some(Err(what)) => Err(SandboxError::Residue { what }),
             _ => Ok(()),
@@ -202,6 +210,12 @@ impl TaskSandbox for Task {
 
     fn findings(&self) -> Vec<Finding> {
         self.record.findings()
+    }
+
+    fn relayed(&self) -> Vec<Relayed> {
+        self.tally
+            .as_ref()
+            .map_or_else(Vec::new, |tally| tally.report())
     }
 }
 

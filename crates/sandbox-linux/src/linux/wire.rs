@@ -8,6 +8,8 @@ use std::ffi::CStr;
 pub(crate) const KILL: u8 = b'K';
 /// From init on the control line: requests are served.
 pub(crate) const READY: u8 = b'R';
+/// From init on the control line, with listening sockets of granted addresses, in order.
+pub(crate) const LISTENERS: u8 = b'L';
 /// From the helper on the control line, with init's pidfd; then the separated flag and init's number.
 pub(crate) const STARTED: u8 = b'S';
 /// From the helper on the control line: a packed failure.

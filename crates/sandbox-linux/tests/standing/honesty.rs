@@ -4,7 +4,6 @@ use crate::support::world::{text, world};
 use crate::support::{self, Spec, prepare, ran_of, request, shell, standing, this_program};
 use crate::{Checked, Test};
 use policy::Code;
-use policy::effective::NetworkPolicy;
 use policy::sandbox::{Control, Level, ProcessEnd, SandboxBackend as _};
 use sandbox_linux::LinuxSandbox;
 use std::os::unix::fs::PermissionsExt as _;
@@ -23,10 +22,6 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "root_with_roots_of_several_owners",
         root_with_roots_of_several_owners,
-    ),
-    (
-        "x_net_levels_of_later_issues_are_refused",
-        network_levels_of_later_issues_are_refused,
     ),
     (
         "sec_inv_03_the_root_of_everything_is_never_granted",
@@ -129,21 +124,6 @@ fn root_with_roots_of_several_owners() -> Checked {
     use std::os::unix::fs::MetadataExt as _;
     assert_eq!(std::fs::metadata(foreign.join("new"))?.uid(), 12_345);
     Ok(sandbox.end()?)
-}
-
-/// Neither silently narrower nor wider: what this version cannot do is refused by name.
-fn network_levels_of_later_issues_are_refused() -> Checked {
-    let world = world();
-    let spec = Spec::new(&world.workspace, "r");
-    let policy = spec.policy();
-    let mut draft = support::draft_of(&spec);
-    draft.network = NetworkPolicy::Local { ports: [80].into() };
-    let narrowed = draft
-        .freeze(&policy::effective::Ceiling::mode(policy.mode()))
-        .unwrap();
-    let error = LinuxSandbox.survey(&narrowed).unwrap_err();
-    assert_eq!(error.code(), Code::NetworkDenied);
-    Ok(())
 }
 
 fn the_root_of_everything_is_never_granted() -> Checked {

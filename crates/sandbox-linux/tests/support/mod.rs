@@ -34,6 +34,10 @@ pub struct Spec {
     /// Further roots with their rights.
     pub mounts: Vec<(PathBuf, String)>,
     pub private_network: bool,
+    /// Network level `local`, when not empty.
+    pub local: Vec<u16>,
+    /// Network level `restricted`, when not empty.
+    pub restricted: Vec<(String, u16)>,
     pub protect: Vec<PathBuf>,
     pub own_files: Vec<PathBuf>,
     pub memory_mb: u64,
@@ -51,6 +55,8 @@ impl Spec {
             rights: rights.into(),
             mounts: Vec::new(),
             private_network: false,
+            local: Vec::new(),
+            restricted: Vec::new(),
             protect: vec![".git/config".into(), ".git/hooks".into()],
             own_files: Vec::new(),
             memory_mb: 512,
@@ -92,7 +98,15 @@ impl Spec {
             mode: self.mode(),
             roots,
             entries: Vec::new(),
-            network: if self.private_network {
+            network: if !self.restricted.is_empty() {
+                NetworkPolicy::Restricted {
+                    endpoints: self.restricted.iter().cloned().collect(),
+                }
+            } else if !self.local.is_empty() {
+                NetworkPolicy::Local {
+                    ports: self.local.iter().copied().collect(),
+                }
+            } else if self.private_network {
                 NetworkPolicy::Private
             } else {
                 NetworkPolicy::None

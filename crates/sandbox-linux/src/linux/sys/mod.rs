@@ -7,6 +7,8 @@ pub(crate) mod file;
 pub(crate) mod landlock;
 pub(crate) mod memory;
 pub(crate) mod mount;
+pub(crate) mod names;
+pub(crate) mod network;
 pub(crate) mod process;
 mod raw;
 pub(crate) mod seccomp;

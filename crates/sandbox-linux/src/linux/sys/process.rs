@@ -313,6 +313,40 @@ pub(crate) fn limit(resource: u32, value: u64) -> Result<()> {
     .map(drop)
 }
 
+/// Sets both limits on the number of open files.
+pub(crate) fn set_open_files(limits: [u64; 2]) -> Result<()> {
+    let resource = libc::RLIMIT_NOFILE as usize;
+    // SAFETY: the array is `struct rlimit64`.
+    unsafe {
+        call(
+            libc::SYS_prlimit64,
+            [0, resource, limits.as_ptr() as usize, 0, 0, 0],
+        )
+    }
+    .map(drop)
+}
+
+/// Raises the soft limit on open files to the hard one, and returns what both were.
+pub(crate) fn raise_open_files() -> Result<[u64; 2]> {
+    let mut current = [0u64; 2];
+    // SAFETY: the array is `struct rlimit64`.
+    unsafe {
+        call(
+            libc::SYS_prlimit64,
+            [
+                0,
+                libc::RLIMIT_NOFILE as usize,
+                0,
+                current.as_mut_ptr() as usize,
+                0,
+                0,
+            ],
+        )
+    }?;
+    set_open_files([current[1]; 2])?;
+    Ok(current)
+}
+
 /// A NULL-terminated array of pointers to NUL-terminated strings, as `execve` wants it.
 pub(crate) struct StringArray<'s> {
     pointers: Vec<*const c_char>,

@@ -72,7 +72,51 @@ pub(crate) fn take(fd: Fd) -> Option<i32> {
 
 /// The kernel's `struct sigaction`, default action: the handler is null.
 #[repr(C)]
-struct KernelAction([u64; 4]);
+pub(crate) struct KernelAction([u64; 4]);
+
+impl KernelAction {
+    /// `SIG_IGN`.
+    const IGNORE: Self = Self([1, 0, 0, 0]);
+}
+
+/// Ignores a signal, and returns what was done with it before.
+pub(crate) fn ignore(signal: i32) -> Result<KernelAction> {
+    let (ignored, mut before) = (KernelAction::IGNORE, KernelAction([0; 4]));
+    // SAFETY: both actions have the kernel's layout on both architectures.
+    unsafe {
+        call(
+            libc::SYS_rt_sigaction,
+            [
+                signal as usize,
+                &raw const ignored as usize,
+                &raw mut before as usize,
+                SET_BYTES,
+                0,
+                0,
+            ],
+        )
+    }?;
+    Ok(before)
+}
+
+/// Puts an action back that the kernel gave us.
+pub(crate) fn set_action(signal: i32, action: &KernelAction) -> Result<()> {
+    // SAFETY: an action that was in force before is valid, its handler included.
+    unsafe {
+        call(
+            libc::SYS_rt_sigaction,
+            [
+                signal as usize,
+                std::ptr::from_ref(action) as usize,
+                0,
+                SET_BYTES,
+                0,
+                0,
+            ],
+        )
+    }
+    .map(drop)
+}
 
 /// Back to the default action; Rust programs ignore SIGPIPE and children inherit that.
 pub(crate) fn reset(signal: i32) -> Result<()> {

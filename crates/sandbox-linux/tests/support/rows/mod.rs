@@ -9,7 +9,7 @@ macro_rules! p {
 
 mod keeps;
 mod kernel;
-mod network;
+pub mod network;
 mod rights;
 mod view;
 
