@@ -1,5 +1,5 @@
 //! One entry for the chores of this repository: `cargo xtask requirements [--check]`, `cargo xtask bench [NAME…]`,
-//! `cargo xtask release`.
+//! `cargo xtask release`, `cargo xtask soak [--runs N]`.
 //!
 //! Absent here: nothing of the product depends on this crate, and it depends on nothing of the product.
 #![forbid(unsafe_code)]
@@ -7,6 +7,7 @@
 mod bench;
 mod release;
 mod requirements;
+mod soak;
 
 use std::process::ExitCode;
 
@@ -18,9 +19,10 @@ fn main() -> ExitCode {
         ["requirements", "--check"] => requirements::check(),
         ["bench", names @ ..] => bench::run(names),
         ["release"] => release::build(),
+        ["soak", options @ ..] => soak::run(options),
         _ => {
             eprintln!(
-                "usage: cargo xtask requirements [--check] | release | bench [p1 peers p2 many p3 p4 p7 p8 rss …]"
+                "usage: cargo xtask requirements [--check] | release | soak [--runs N] | bench [p1 peers p2 many p3 p4 p7 p8 rss …]"
             );
             return ExitCode::from(2);
         }
