@@ -150,8 +150,8 @@ pub fn run(words: &[&str]) -> Result<(), String> {
     let started = Instant::now();
     let tally = soak(&options, &ground)?;
     let took = started.elapsed();
-    // The next run tidies what a killed one could not.
-    once(&ground, 0)?;
+    // The next holder of a place in the state directory tidies what a killed one could not: as many as there were.
+    hold_all(&ground, options.at_once)?;
     let after = settle(&ground.directory, &before);
     let verified = Command::new(&ground.agent)
         .args(["audit", "verify"])
@@ -275,6 +275,20 @@ fn once(ground: &Ground, slot: usize) -> Result<(), String> {
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             return Err(format!("a plain run fails: {}: {said}", output.status));
+        }
+    }
+    Ok(())
+}
+
+/// So many runs of `exec` at the same time.
+fn hold_all(ground: &Ground, at_once: usize) -> Result<(), String> {
+    let children: Result<Vec<_>, _> = (0..at_once)
+        .map(|slot| command(ground, slot, "sleep 1", false).spawn())
+        .collect();
+    for mut child in children.map_err(|error| error.to_string())? {
+        let status = child.wait().map_err(|error| error.to_string())?;
+        if !status.success() {
+            return Err(format!("a plain run fails: {status}"));
         }
     }
     Ok(())

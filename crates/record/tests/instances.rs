@@ -171,3 +171,24 @@ fn nfr_03_a_killed_process_loses_nothing_it_promised() {
     assert_eq!(report.problem, None);
     assert_eq!((report.boots, report.unclean_stops), (6, 5));
 }
+
+/// SEC-INV-10, X-INST: what a killed holder had half written is gone when the instance has its next holder; nothing else is.
+#[test]
+fn sec_inv_10_unfinished_files_go_with_the_next_holder() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = StateDirectory::open(&directory.path().join("state")).unwrap();
+    let instance = Instance::claim(&state).unwrap();
+    let unfinished = instance.directory().join(".audit.head.4711-0.tmp");
+    let other = instance.directory().join("audit.head.tmp");
+    for path in [&unfinished, &other] {
+        std::fs::write(path, "half").unwrap();
+    }
+    let place = instance.directory().to_owned();
+    // Another one leaves a held instance alone.
+    let second = Instance::claim(&state).unwrap();
+    assert!(second.directory() != place && unfinished.exists());
+    drop((instance, second));
+    let next = Instance::claim(&state).unwrap();
+    assert_eq!(next.directory(), place);
+    assert!(!unfinished.exists() && other.exists());
+}

@@ -47,9 +47,7 @@ impl Census {
             };
             kinds.insert(
                 kind,
-                tree(Path::new(place), 1, &|name| {
-                    name.contains("agent-mcp") || name.contains("sandbox")
-                }),
+                tree(Path::new(place), 1, &|name| name.contains("agent-mcp")),
             );
         }
         kinds.insert("TMPDIR", tree(&directory.join("tmp"), 8, &|_| true));

@@ -32,6 +32,7 @@ stages! {
     LandlockApply = "landlock",
     Network = "network namespace",
     Command = "command process",
+    Terminal = "terminal",
     RootFilesystem = "root file system",
     RootStep = "root",
     Pivot = "pivot",

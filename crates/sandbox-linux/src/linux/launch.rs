@@ -9,7 +9,7 @@ use super::program::{Program, Refused};
 use super::relay;
 use super::shared::Shared;
 use super::sys::{Errno, Fd, file, landlock, memory, mount, process, signal};
-use super::{confine, root, serve, supervisor};
+use super::{confine, root, serve, supervisor, terminal};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -26,6 +26,8 @@ pub(crate) enum Role<'p> {
         done: Fd,
         /// The cgroup for the command and what it starts.
         group: Option<Places>,
+        /// The command's own terminal, where it has one.
+        terminal: Option<Fd>,
     },
     /// Serves requests until the line is closed.
     Standing(serve::Lines),
@@ -327,8 +329,16 @@ fn run_init(launch: &Launch<'_>) -> Result<Never, Failure> {
     }
     // The dearest step, the network namespace, is made by the command itself while this process mounts.
     let command = match launch.role {
-        Role::Once { .. } => {
+        Role::Once { terminal, .. } => {
+            if let Some(far) = terminal {
+                // The end of a session hangs up its terminal: not for an init that a second attempt will replace.
+                wait_for_identity(launch)?;
+                terminal::lead_session(far).at(Stage::Terminal)?;
+            }
             let command = start_command(launch)?;
+            if let Some(far) = terminal {
+                terminal::give_foreground(far, command).at(Stage::Terminal)?;
+            }
             if !plan.reach.grants.is_empty() {
                 // The launcher's connections stand in our descriptor table too; ours must still find a number.
                 process::raise_open_files().at(Stage::Limits)?;
@@ -349,7 +359,7 @@ fn run_init(launch: &Launch<'_>) -> Result<Never, Failure> {
     root::build(plan, shared, shared.ruleset())?;
     process::set_dumpable(false).at(Stage::Privileges)?;
     match &launch.role {
-        Role::Once { done, .. } => {
+        Role::Once { done, terminal, .. } => {
             let command = command.unwrap_or(-1);
             // Otherwise /proc/1/net would show the host's connections.
             memory::wait_while(&shared.network, 0, Some(10_000));
@@ -357,18 +367,24 @@ fn run_init(launch: &Launch<'_>) -> Result<Never, Failure> {
             process::join_namespace(network, libc::CLONE_NEWNET).at(Stage::Network)?;
             memory::publish(&shared.root, 1);
             process::drop_privileges().at(Stage::Privileges)?;
-            supervisor::once(plan, shared, launch.table, command, *done)
+            let is_interactive = terminal.is_some();
+            supervisor::once(plan, shared, launch.table, command, *done, is_interactive)
         }
         Role::Standing(lines) => serve::serve(plan, shared, launch.table, &launch.filter, *lines),
     }
 }
 
+fn wait_for_identity(launch: &Launch<'_>) -> Result<(), Failure> {
+    if launch.plan.privileged && !memory::wait_while(&launch.shared.identity, 0, Some(10_000)) {
+        return Err(Errno(libc::ETIMEDOUT)).at(Stage::Identity);
+    }
+    Ok(())
+}
+
 /// A privileged caller's child waits for its maps; then it is that user.
 fn take_identity(launch: &Launch<'_>) -> Result<(), Failure> {
     if launch.plan.privileged {
-        if !memory::wait_while(&launch.shared.identity, 0, Some(10_000)) {
-            return Err(Errno(libc::ETIMEDOUT)).at(Stage::Identity);
-        }
+        wait_for_identity(launch)?;
         let owner = launch.plan.owner;
         process::become_user(owner.user, owner.group).at(Stage::Identity)?;
     }
@@ -433,13 +449,18 @@ extern "C" fn command(launch: *mut u8) -> ! {
 fn run_command(launch: &Launch<'_>) -> Result<Refused, Failure> {
     let Launch { plan, shared, .. } = launch;
     let Role::Once {
-        program, directory, ..
+        program,
+        directory,
+        terminal,
+        ..
     } = &launch.role
     else {
         return Err(Errno(libc::EINVAL)).at(Stage::Command);
     };
     process::die_with_parent().at(Stage::ParentDeath)?;
-    process::new_session().at(Stage::Command)?;
+    if terminal.is_none() {
+        process::new_session().at(Stage::Command)?;
+    }
     process::unshare(libc::CLONE_NEWNET).at(Stage::Network)?;
     open_network(launch)?;
     // Through a descriptor of our own: after a change of user nobody may look at this process from outside.
@@ -467,6 +488,9 @@ fn run_command(launch: &Launch<'_>) -> Result<Refused, Failure> {
     confine::apply_landlock(shared.ruleset())?;
     if let Err(errno) = file::change_directory(directory) {
         return Ok(Refused::Directory(errno.0));
+    }
+    if let Some(far) = terminal {
+        terminal::stand_on(*far).at(Stage::Terminal)?;
     }
     confine::leave_nothing().at(Stage::Descriptors)?;
     // SAFETY: the arrays were made by `StringArray` and live as long as `launch`.

@@ -26,6 +26,7 @@ mod status;
 mod supervisor;
 mod sys;
 mod task;
+mod terminal;
 mod watch;
 mod wire;
 mod zygote;

@@ -11,6 +11,7 @@ use super::relay::SingleRelay;
 use super::shared::Shared;
 use super::sys::signal::{self, SignalSet};
 use super::sys::{Errno, Fd, file, memory, process};
+use super::terminal::Terminal;
 use crate::exec::{Command, ExecReport, Explain};
 use policy::sandbox::{Enforcement, ProcessEnd, SandboxError};
 use policy::{Code, EffectivePolicy, Refusal};
@@ -118,6 +119,7 @@ fn run(
         .map_err(|errno| failed("event", Errno(errno.raw_os_error())))?;
     let done = Fd(event.as_raw_fd());
     let table = Table::new().map_err(|errno| failed("explaining", errno))?;
+    let mut terminal = Terminal::take();
     let launch = Launch::new(
         plan,
         table,
@@ -132,6 +134,7 @@ fn run(
             directory: &directory,
             done,
             group: group.map(Group::places),
+            terminal: terminal.as_ref().map(Terminal::far),
         },
     )
     .map_err(|failure| failure.unavailable(plan))?;
@@ -149,9 +152,15 @@ fn run(
             }
             memory::publish(&launch.shared.recorded, 1);
             let deadline = request.timeout.map(|timeout| started + timeout);
+            if let Some(terminal) = &mut terminal {
+                terminal.enter();
+            }
             let mut relay = SingleRelay::begin(&plan.reach, launch.shared, init.pidfd);
             let end = match &mut relay {
-                Ok(relay) => wait(launch.shared, &init, done, deadline, relay.as_mut()),
+                Ok(relay) => {
+                    let own = &mut terminal;
+                    wait(launch.shared, &init, done, deadline, relay.as_mut(), own)
+                }
                 Err(errno) => Err(*errno),
             };
             // Once init has said that everything else is gone, all that is left is the kernel's own tidying of the
@@ -163,6 +172,8 @@ fn run(
                 let _reaped = process::wait(init.pid, libc::WNOHANG);
                 file::close(init.pidfd);
             }
+            // Nothing writes any more: what is on its way arrives, and ours is as it was.
+            drop(terminal.take());
             let end = end.map_err(|errno| failed("wait", errno))?;
             let by_itself = matches!(end, Over::Done);
             let relay = relay.ok().flatten();
@@ -297,14 +308,18 @@ fn wait(
     done: Fd,
     deadline: Option<Instant>,
     mut relay: Option<&mut SingleRelay>,
+    terminal: &mut Option<Terminal>,
 ) -> Result<Over, Errno> {
     let signals = signal::descriptor(FORWARDED)?;
+    let none = signal::readable(Fd(-1));
     let mut list = [
         signal::readable(done),
         signal::readable(init.pidfd),
         signal::readable(signals),
         // A negative number is passed over.
         signal::readable(Fd(relay.as_ref().map_or(-1, |relay| relay.number()))),
+        none,
+        none,
     ];
     let mut asked: Option<Instant> = None;
     let result = 'waiting: loop {
@@ -320,12 +335,24 @@ fn wait(
             .chain(asked.map(|asked| asked + GRACE))
             .min();
         let left = next.map(|next| next.saturating_duration_since(now).as_nanos() as u64);
+        if let Some(terminal) = terminal {
+            [list[4], list[5]] = terminal.interest();
+        }
         let ready = signal::poll(&mut list, left)?;
         if ready == 0 {
             continue;
         }
         if list[0].revents != 0 || list[1].revents != 0 {
-            break Over::Done;
+            match terminal {
+                Some(terminal) if stopped(shared, done) => {
+                    terminal.stop_job(FORWARDED)?;
+                    forward(shared, libc::SIGCONT);
+                }
+                _ => break Over::Done,
+            }
+        }
+        if let Some(terminal) = terminal {
+            terminal.turn([list[4], list[5]]);
         }
         if list[3].revents != 0
             && let Some(relay) = relay.as_deref_mut()
@@ -336,6 +363,18 @@ fn wait(
             if number == libc::SIGTERM && asked.replace(now).is_some() {
                 break 'waiting Over::Asked;
             }
+            if let Some(terminal) = terminal {
+                match number {
+                    // The kernel tells the programs on the other terminal.
+                    libc::SIGWINCH => {
+                        terminal.resize();
+                        continue;
+                    }
+                    libc::SIGTSTP => terminal.leave(),
+                    libc::SIGCONT => terminal.enter(),
+                    _ => {}
+                }
+            }
             forward(shared, number);
             if number == libc::SIGTERM {
                 // A stopped command could not act on it.
@@ -345,6 +384,15 @@ fn wait(
     };
     file::close(signals);
     Ok(result)
+}
+
+/// Whether the command was stopped and has not ended; then the bell is off again.
+fn stopped(shared: &Shared, done: Fd) -> bool {
+    if shared.ended.load(Ordering::Acquire) != 0 || shared.stopped.swap(0, Ordering::AcqRel) == 0 {
+        return false;
+    }
+    // It rang, so this does not block; if the end has rung it meanwhile, init's own end follows.
+    file::read(done, &mut [0u8; 8]).is_ok()
 }
 
 /// To the command's process group. The command leads a session of its own, so a terminal's stop and continue are passed

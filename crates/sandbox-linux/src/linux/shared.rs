@@ -24,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) command: AtomicI32,
     /// The command has ended and so has everything else.
     pub(crate) ended: AtomicI32,
+    /// The command was stopped; whoever acts on it clears it.
+    pub(crate) stopped: AtomicI32,
     /// Set before the end word: how the command ended, as `wait` says it.
     pub(crate) status: AtomicI32,
     /// Set before the end word: processes alive when the command ended.

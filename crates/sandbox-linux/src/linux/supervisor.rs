@@ -204,6 +204,11 @@ pub(crate) fn end_everything() {
     }
 }
 
+/// A stop, not an end.
+fn is_stopped(status: i32) -> bool {
+    status & 0xff == 0x7f
+}
+
 /// Init of a one-shot sandbox: until the command has ended, then the rest.
 pub(crate) fn once(
     plan: &Plan,
@@ -211,6 +216,7 @@ pub(crate) fn once(
     table: &Table,
     command: i32,
     done: Fd,
+    is_interactive: bool,
 ) -> std::result::Result<Never, Failure> {
     memory::wait_while(&shared.listener, 0, Some(10_000));
     let mut supervisor = Supervisor::new(plan, table).at(Stage::Supervisor)?;
@@ -219,10 +225,18 @@ pub(crate) fn once(
         supervisor.add_listener(Fd(listener - 1));
     }
     supervisor.watch.rearm();
+    let stops = if is_interactive { libc::WUNTRACED } else { 0 };
     let status = 'running: loop {
         // Before waiting: the command may have ended before the signal was blocked.
         loop {
-            match process::wait(-1, libc::WNOHANG) {
+            match process::wait(-1, libc::WNOHANG | stops) {
+                // On a terminal of its own the whole job stops with it.
+                Ok(Some((pid, status))) if is_stopped(status) => {
+                    if pid == command {
+                        shared.stopped.store(1, Ordering::Release);
+                        ring(done);
+                    }
+                }
                 Ok(Some((pid, status))) if pid == command => break 'running status,
                 Ok(Some(_)) | Err(Errno(libc::EINTR)) => {}
                 Ok(None) | Err(_) => break,

@@ -12,6 +12,7 @@
 mod api;
 #[path = "../support/mod.rs"]
 mod support;
+mod terminal;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
@@ -21,7 +22,7 @@ type Test = fn() -> Checked;
 
 fn main() -> ExitCode {
     support::take_over();
-    let trials = [api::TESTS]
+    let trials = [api::TESTS, terminal::TESTS]
         .into_iter()
         .flatten()
         .map(|(name, test)| Trial::test(*name, test))

@@ -189,6 +189,43 @@ pub(crate) fn new_session() -> Result<()> {
     unsafe { call(libc::SYS_setsid, [0; 6]) }.map(drop)
 }
 
+/// Makes a terminal control this session, which must have none yet.
+pub(crate) fn control_terminal(terminal: Fd) -> Result<()> {
+    // SAFETY: numbers only.
+    unsafe {
+        call(
+            libc::SYS_ioctl,
+            [terminal.arg(), libc::TIOCSCTTY as usize, 0, 0, 0, 0],
+        )
+    }
+    .map(drop)
+}
+
+/// The process leads a process group of its own.
+pub(crate) fn lead_group(pid: i32) -> Result<()> {
+    // SAFETY: numbers only.
+    unsafe { call(libc::SYS_setpgid, [pid as usize, pid as usize, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// Keys of our session's terminal go to this process group.
+pub(crate) fn set_foreground(terminal: Fd, group: i32) -> Result<()> {
+    // SAFETY: the number is readable.
+    unsafe {
+        call(
+            libc::SYS_ioctl,
+            [
+                terminal.arg(),
+                libc::TIOCSPGRP as usize,
+                &raw const group as usize,
+                0,
+                0,
+                0,
+            ],
+        )
+    }
+    .map(drop)
+}
+
 /// Stops sharing these things, or leaves these namespaces for new ones.
 pub(crate) fn unshare(flags: i32) -> Result<()> {
     // SAFETY: numbers only.

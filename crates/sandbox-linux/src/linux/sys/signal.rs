@@ -12,6 +12,10 @@ impl SignalSet {
     pub(crate) const EMPTY: Self = Self(0);
     pub(crate) const ALL: Self = Self(u64::MAX);
 
+    pub(crate) const fn without(self, signal: i32) -> Self {
+        Self(self.0 & !(1 << (signal - 1)))
+    }
+
     pub(crate) const fn of(signals: &[i32]) -> Self {
         let mut bits = 0;
         let mut index = 0;
