@@ -420,3 +420,58 @@ fn x_protect_a_planted_repository_is_reported() {
         assert!(line.is_some_and(|line| line.contains(&shown)), "{recorded}");
     }
 }
+
+/// X-NET, ST-13, ST-14: a listed port of this machine is reached through the configuration, another is not, and the audit
+/// says how much went there.
+#[test]
+fn x_net_local_endpoints_work_and_are_audited() {
+    use std::io::{Read as _, Write as _};
+    if !can_confine() || !std::path::Path::new("/bin/bash").exists() {
+        return;
+    }
+    let serve = || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                let mut four = [0u8; 4];
+                let _answered = stream
+                    .read_exact(&mut four)
+                    .and_then(|()| stream.write_all(b"HOST-OK"));
+            }
+        });
+        port
+    };
+    let (listed, other) = (serve(), serve());
+    let place = support::Place::new(
+        "http://localhost:9",
+        &format!(
+            "sandbox:\n  workspaces: [ws]\n  network:\n    access: local\n    local_endpoints: [{listed}]\n"
+        ),
+    );
+    let talk = |port: u16| {
+        let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && printf ping >&3 && cat <&3");
+        let output = command(&place.state)
+            .current_dir(&place.workspace)
+            .args(["exec", "--config"])
+            .arg(&place.config)
+            .args(["--", "/bin/bash", "-c", &script])
+            .output()
+            .unwrap();
+        (output.status.code(), text(&output.stdout))
+    };
+    assert_eq!(talk(listed), (Some(0), "HOST-OK".to_owned()));
+    assert_eq!(talk(other), (Some(1), String::new()));
+    let exits: Vec<_> = place
+        .audit()
+        .into_iter()
+        .filter(|event| event.to_string().contains("\"relayed\""))
+        .map(|event| event.to_string())
+        .collect();
+    assert_eq!(exits.len(), 2, "{exits:?}");
+    let wanted = format!("\"endpoint\":\"localhost:{listed}\"");
+    assert!(exits[0].contains(&wanted), "{}", exits[0]);
+    assert!(exits[0].contains("\"bytes_out\":4"), "{}", exits[0]);
+    assert!(exits[0].contains("\"bytes_in\":7"), "{}", exits[0]);
+    assert!(exits[1].contains("\"relayed\":[]"), "{}", exits[1]);
+}

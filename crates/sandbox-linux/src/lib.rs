@@ -2,11 +2,11 @@
 //! nothing but the granted paths, Landlock, a system call filter, no privileges, limits.
 //!
 //! Absent here: nothing judges a request (that is `policy`), nothing is written into a workspace to protect it, no socket
-//! of the host is opened, no file of the state directory is touched but the spool that a request names, no setting of the
+//! of the host is opened but to exactly the addresses that the network level grants, no file of the state directory is touched but the spool that a request names, no setting of the
 //! machine is changed, and no weaker sandbox is started silently: what is missing is in [`policy::sandbox::Enforcement`],
 //! and where the view cannot be confined at all nothing runs (`SANDBOX_UNAVAILABLE`).
 //!
-//! Not here yet: the Landlock-only fallback without user namespaces, network levels `local` and `restricted`, delegated
+//! Not here yet: the Landlock-only fallback without user namespaces, delegated
 //! cgroups, and naming what was denied.
 //!
 //! # For other programs

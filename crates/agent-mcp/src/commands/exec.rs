@@ -213,7 +213,8 @@ fn in_the_books(
         Ok(done) => AuditEvent::new(EventName::ProcessExit, trace)
             .target(program.clone())
             .detail("exit_code", done.end.exit_code())
-            .detail("leftovers", done.leftovers),
+            .detail("leftovers", done.leftovers)
+            .detail("relayed", report::relayed(&done.relayed)),
         // The policy said no, or nothing may run here.
         Err(error) if error.code().category() == Category::PolicyDenied => {
             AuditEvent::new(EventName::PolicyDeny, trace)

@@ -5,7 +5,7 @@ use super::places::{Places, local_file, resolve_existing};
 use policy::config::Config;
 use policy::effective::GrantedRoot;
 use policy::sandbox::{
-    Enforcement, Finding, HostResource, PreparedSandbox, ProcessOutcome, ProcessRequest,
+    Enforcement, Finding, HostResource, PreparedSandbox, ProcessOutcome, ProcessRequest, Relayed,
     SandboxBackend, SandboxError, StartPermit, TaskSandbox,
 };
 use policy::{Blame, Code, EffectivePolicy, Fault, Refusal, Right};
@@ -246,6 +246,10 @@ impl TaskSandbox for GuardedTask {
         let outcome = self.inner.run(request);
         self.guard.check()?;
         outcome
+    }
+
+    fn relayed(&self) -> Vec<Relayed> {
+        self.inner.relayed()
     }
 
     fn findings(&self) -> Vec<Finding> {

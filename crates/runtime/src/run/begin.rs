@@ -223,11 +223,11 @@ impl Run {
             id, hands, section, ..
         } = seat;
         section.cleaning().await?;
-        let (ended, findings) = {
+        let (ended, findings, relayed) = {
             let hands = Arc::clone(&hands);
             blocking(move || match &hands.sandbox {
-                Some(sandbox) => (sandbox.end(), sandbox.findings()),
-                None => (Ok(()), Vec::new()),
+                Some(sandbox) => (sandbox.end(), sandbox.findings(), sandbox.relayed()),
+                None => (Ok(()), Vec::new(), Vec::new()),
             })
             .await?
         };
@@ -262,8 +262,9 @@ impl Run {
         if let Some(graph) = &self.graph {
             self.board.graph(graph);
         }
+        let relayed: Vec<_> = relayed.iter().filter(|line| line.is_notable()).collect();
         let detail = json!({
-            "state": to.as_str(), "input_tokens": spent.input, "output_tokens": spent.output,
+            "relayed": relayed, "state": to.as_str(), "input_tokens": spent.input, "output_tokens": spent.output,
             "expected_tokens": expected,
         });
         let event = Event::new(EventName::TaskEnd, id.as_str())

@@ -6,7 +6,9 @@ use super::halt::Halt;
 use crate::ledger::Effects;
 use crate::tools::{self, ToolContext, ToolResult, Walker};
 use policy::call::{ApprovedCall, PermittedCall, ResolvedCall};
-use policy::sandbox::{Finding, ProcessOutcome, ProcessRequest, SandboxError, TaskSandbox};
+use policy::sandbox::{
+    Finding, ProcessOutcome, ProcessRequest, Relayed, SandboxError, TaskSandbox,
+};
 use policy::{Blame, Code, EffectivePolicy, Fault, Refusal};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,6 +67,10 @@ impl TaskSandbox for Witness {
         let outcome = self.inner.run(request)?;
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome.clone());
         Ok(outcome)
+    }
+
+    fn relayed(&self) -> Vec<Relayed> {
+        self.inner.relayed()
     }
 
     fn findings(&self) -> Vec<Finding> {

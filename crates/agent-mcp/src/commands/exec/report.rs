@@ -6,7 +6,9 @@ use crate::deployment::DeploymentError;
 use crate::exit;
 use crate::terminal::{err, json_line};
 use policy::effective::{GrantedRoot, NetworkPolicy, Origin, RootKind, Sha256Digest};
-use policy::sandbox::{Denial, Enforcement, Explanation, Finding, FindingKind, ProcessEnd};
+use policy::sandbox::{
+    Denial, Enforcement, Explanation, Finding, FindingKind, ProcessEnd, Relayed,
+};
 use policy::{Code, EffectivePolicy, Fault, Right, SandboxMode};
 use sandbox_linux::ExecReport;
 use serde::Serialize;
@@ -146,7 +148,15 @@ pub(super) struct Outcome {
     omitted_denials: u32,
     /// What the command left that a tool outside would obey.
     findings: Vec<Left>,
+    /// What went through granted addresses, where something did or could not.
+    relayed: serde_json::Value,
     error: Option<Failure>,
+}
+
+/// The granted addresses that there is something to tell about.
+pub(super) fn relayed(all: &[Relayed]) -> serde_json::Value {
+    let notable = all.iter().filter(|line| line.is_notable());
+    serde_json::json!(notable.collect::<Vec<_>>())
 }
 
 impl Outcome {
@@ -166,6 +176,7 @@ impl Outcome {
             denials: Vec::new(),
             omitted_denials: 0,
             findings: Vec::new(),
+            relayed: relayed(&[]),
             error: None,
         }
     }
@@ -216,6 +227,7 @@ impl Outcome {
         self.denials = done.denials.clone();
         self.omitted_denials = done.omitted_denials;
         self.findings = done.findings.iter().map(Left::of).collect();
+        self.relayed = relayed(&done.relayed);
     }
 
     /// It did not, or not as it should.
