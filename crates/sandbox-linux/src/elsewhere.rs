@@ -52,7 +52,7 @@ impl Readied {
         self,
         _: &EffectivePolicy,
         _: &Command,
-        _: impl FnOnce(&Enforcement) -> Result<(), SandboxError>,
+        _: impl FnMut(&Enforcement) -> Result<(), SandboxError>,
     ) -> Result<ExecReport, SandboxError> {
         match self {}
     }

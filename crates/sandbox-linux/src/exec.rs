@@ -169,7 +169,8 @@ impl Confined<'_> {
     ///
     /// `before` is called while the sandbox is being built, with what is really enforced, and the command is not started
     /// before it has returned: whatever must be on the disk before the effect is written there in time that is spent anyway.
-    /// It must start no thread.
+    /// It must start no thread. Where the machine turns out to forbid namespaces only then, it is called a second time, with
+    /// what the second way enforces; what it was told before has not started.
     ///
     /// # Errors
     /// Those of `before`, with nothing started. `Unavailable` where the machine cannot confine or we have several threads,
@@ -178,7 +179,7 @@ impl Confined<'_> {
     pub fn run(
         self,
         permit: StartPermit,
-        before: impl FnOnce(&Enforcement) -> Result<(), SandboxError>,
+        mut before: impl FnMut(&Enforcement) -> Result<(), SandboxError>,
     ) -> Result<ExecReport, SandboxError> {
         permit.redeem(&self.enforcement, self.policy)?;
         self.readied.run(self.policy, &self.command, |enforced| {

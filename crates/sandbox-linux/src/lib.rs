@@ -6,7 +6,7 @@
 //! machine is changed, and no weaker sandbox is started silently: what is missing is in [`policy::sandbox::Enforcement`],
 //! and where the view cannot be confined at all nothing runs (`SANDBOX_UNAVAILABLE`).
 //!
-//! Not here yet: the Landlock-only fallback without user namespaces, delegated
+//! Not here yet: delegated
 //! cgroups, and naming what was denied.
 //!
 //! # For other programs

@@ -293,7 +293,7 @@ fn confine(
     }
     let permit = confined.enforcement().permit(policy)?;
     let program = confined.program();
-    confined.run(permit, |enforcement| before(program, enforcement))
+    confined.run(permit, |enforcement| before(program.clone(), enforcement))
 }
 
 fn words(enforcement: &Enforcement) -> Vec<&'static str> {

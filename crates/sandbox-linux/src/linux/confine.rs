@@ -76,9 +76,20 @@ pub(crate) fn limit(limits: &Limits) -> std::result::Result<(), Failure> {
     Ok(())
 }
 
-/// Loads the filter; its notifications come from the returned descriptor.
-pub(crate) fn load_filter(filter: &[libc::sock_filter]) -> std::result::Result<Fd, Failure> {
-    seccomp::load(filter).at(Stage::Filter)
+/// In the listener's word: the filter asks nobody.
+pub(crate) const NO_LISTENER: i32 = i32::MAX;
+
+/// Loads the filter and returns the listener's word: where notifications come from, plus one, or [`NO_LISTENER`].
+pub(crate) fn load_filter(
+    filter: &[libc::sock_filter],
+    quiet: bool,
+) -> std::result::Result<i32, Failure> {
+    if quiet {
+        seccomp::load_quiet(filter).at(Stage::Filter)?;
+        return Ok(NO_LISTENER);
+    }
+    let listener = seccomp::load(filter).at(Stage::Filter)?;
+    Ok(listener.0 + 1)
 }
 
 /// Landlock for this process and all it starts. Needs the finished root.

@@ -75,6 +75,43 @@ impl Failure {
         })
     }
 
+    /// Whether this says that the machine lets nobody like us have namespaces and mounts of their own, as opposed to
+    /// something being wrong with one of the policy's paths.
+    pub(crate) fn is_forbidden(self, plan: &Plan) -> bool {
+        let by_machine = match self.stage {
+            Stage::Namespaces
+            | Stage::Identity
+            | Stage::Network
+            | Stage::RootFilesystem
+            | Stage::Pivot => true,
+            Stage::RootStep => match plan.steps.get(self.step as usize) {
+                Some(Step::Proc(_) | Step::Terminals(_) | Step::Private(_)) => true,
+                // A path that its owner closed answers EACCES; these mean that nothing at all may be mounted.
+                Some(Step::Bind(_)) => matches!(self.errno, libc::EPERM | libc::ENOSYS),
+                _ => false,
+            },
+            _ => false,
+        };
+        let forbidden = [
+            libc::EPERM,
+            libc::EACCES,
+            libc::ENOSYS,
+            libc::ENOSPC,
+            libc::EUSERS,
+            libc::EINVAL,
+        ];
+        by_machine && forbidden.contains(&self.errno)
+    }
+
+    /// Whether filters can be loaded here, but none that asks: the kernel is too old, or somebody's filter asks already.
+    pub(crate) fn is_unasked(self, plan: &Plan) -> bool {
+        // Connections of the private loopback are made by init, which is asked.
+        self.stage == Stage::Filter
+            && matches!(self.errno, libc::EINVAL | libc::EBUSY)
+            && !plan.filter.loopback
+            && !plan.filter.quiet
+    }
+
     /// Nothing ran yet, so the machine cannot do it: `SANDBOX_UNAVAILABLE`.
     pub(crate) fn unavailable(self, plan: &Plan) -> SandboxError {
         let why = Errno(self.errno);

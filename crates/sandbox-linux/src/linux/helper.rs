@@ -3,6 +3,7 @@
 //! It is not init itself because a process namespace's init must be a child, and because init must not keep the
 //! server's identity. It holds nothing but the control line and init's pidfd.
 
+use super::bare;
 use super::cgroup::Places;
 use super::explain::table::Table;
 use super::launch::{Launch, Role};
@@ -82,6 +83,14 @@ fn serve() -> Result<(), Errno> {
     };
     let table = Table::in_file(denied)?;
     file::close(denied);
+    if plan_read.bare.is_some() {
+        let failure = match bare::guard::serve(&plan_read, table, lines) {
+            Ok(never) => match never {},
+            Err(failure) => failure,
+        };
+        bare::guard::end(&plan_read);
+        return fail(failure);
+    }
     let launch = match Launch::new(&plan_read, table, Role::Standing(lines)) {
         Ok(launch) => launch,
         Err(failure) => return fail(failure),

@@ -9,7 +9,7 @@ use super::program::{Program, Refused};
 use super::relay;
 use super::shared::Shared;
 use super::sys::{Errno, Fd, file, landlock, memory, mount, process, signal};
-use super::{confine, root, serve, supervisor, terminal};
+use super::{bare, confine, root, serve, supervisor, terminal};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -49,11 +49,11 @@ pub(crate) struct Launch<'p> {
     /// What init sees refused.
     pub(crate) table: &'static Table,
     pub(crate) role: Role<'p>,
-    filter: Vec<libc::sock_filter>,
+    pub(crate) filter: Vec<libc::sock_filter>,
     /// `setgroups`, user and group map, for an unprivileged caller.
     maps: [CString; 3],
     /// The launcher's own pidfd, to notice that it died before its death signal was set.
-    launcher: Fd,
+    pub(crate) launcher: Fd,
     /// The host's `/proc`, for settings of the new network namespace; none where there is no network.
     proc: Option<Fd>,
 }
@@ -64,6 +64,8 @@ pub(crate) struct Init {
     pub(crate) pid: i32,
     /// Runs under a user that owns nothing on the host.
     pub(crate) separated: bool,
+    /// The signal that ends it and with it the tree.
+    pub(crate) ends_with: i32,
 }
 
 const NAMESPACES: i32 = libc::CLONE_NEWUSER
@@ -102,12 +104,16 @@ impl<'p> Launch<'p> {
 
     /// Starts init. The children use `self` until init has ended.
     pub(crate) fn start(&self) -> Result<Init, Failure> {
+        if self.plan.bare.is_some() {
+            return bare::once::start(self);
+        }
         let standing = matches!(self.role, Role::Standing(_));
         if !self.plan.privileged {
             return self.clone_init(standing).map(|(pid, pidfd)| Init {
                 pid,
                 pidfd,
                 separated: false,
+                ends_with: libc::SIGKILL,
             });
         }
         let (pid, pidfd) = self.clone_init(standing)?;
@@ -116,6 +122,7 @@ impl<'p> Launch<'p> {
                 pid,
                 pidfd,
                 separated: true,
+                ends_with: libc::SIGKILL,
             }),
             Err(_) => {
                 // The file system cannot translate owners, or the caller's own namespace has no such user. Then the
@@ -129,6 +136,7 @@ impl<'p> Launch<'p> {
                         pid,
                         pidfd,
                         separated: false,
+                        ends_with: libc::SIGKILL,
                     }),
                     Err(failure) => {
                         discard(pid, pidfd);
@@ -477,8 +485,8 @@ fn run_command(launch: &Launch<'_>) -> Result<Refused, Failure> {
     process::new_keyring();
     confine::limit(&plan.limits)?;
     process::drop_privileges().at(Stage::Privileges)?;
-    let listener = confine::load_filter(&launch.filter)?;
-    memory::publish(&shared.listener, listener.0 + 1);
+    let listener = confine::load_filter(&launch.filter, plan.filter.quiet)?;
+    memory::publish(&shared.listener, listener);
     if !memory::wait_while(&shared.root, 0, Some(60_000)) {
         return Err(Errno(libc::ETIMEDOUT)).at(Stage::Command);
     }

@@ -1,6 +1,7 @@
 //! The Linux backend. Read in this order: `plan` (what will be), `launch` (how it starts), `root` and `confine` (how it
 //! becomes so), `supervisor` (who watches), then `once` and `standing` (who asks).
 
+mod bare;
 mod capture;
 mod cgroup;
 mod confine;

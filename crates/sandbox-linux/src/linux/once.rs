@@ -1,9 +1,11 @@
 //! One confined command for a person or a script: no helper, no second execution of our own binary.
 
+use super::bare::{self, Area};
 use super::cgroup::{Group, Shape};
 use super::enforcement;
 use super::explain::table::{Counts, Table};
 use super::explain::tell;
+use super::failure::Failure;
 use super::launch::{Init, Launch, Role};
 use super::plan::{Plan, plan};
 use super::program::{Program, Refused, candidates, pointers};
@@ -65,9 +67,9 @@ impl Readied {
         self,
         policy: &EffectivePolicy,
         request: &Command,
-        before: impl FnOnce(&Enforcement) -> Result<(), SandboxError>,
+        mut before: impl FnMut(&Enforcement) -> Result<(), SandboxError>,
     ) -> Result<ExecReport, SandboxError> {
-        run(policy, &self.plan, self.group.as_ref(), request, before)
+        run(policy, self.plan, self.group.as_ref(), request, &mut before)
     }
 }
 
@@ -92,23 +94,78 @@ fn check_threads() -> Result<(), SandboxError> {
 
 fn run(
     policy: &EffectivePolicy,
-    plan: &Plan,
+    mut whole: Plan,
     group: Option<&Group>,
     request: &Command,
-    before: impl FnOnce(&Enforcement) -> Result<(), SandboxError>,
+    before: &mut dyn FnMut(&Enforcement) -> Result<(), SandboxError>,
 ) -> Result<ExecReport, SandboxError> {
     let started = Instant::now();
     check_threads()?;
     fill_streams().map_err(|errno| failed("streams", errno))?;
     check_streams()?;
-    if plan.privileged {
+    if whole.privileged {
         open_pipes_to_all();
     }
     // Ignored, as some callers leave it, it would take our children's ends away from us.
     signal::reset(libc::SIGCHLD).map_err(|errno| failed("signals", errno))?;
+    // Init shares our memory and closes it to other processes; a second attempt must look into its own again.
+    let dumpable = process::is_dumpable();
+    let again = || process::set_dumpable(dumpable).map_err(|errno| failed("retry", errno));
+    let mut attempted = attempt(policy, &whole, group, request, started, before);
+    if matches!(&attempted, Err(Stop::Failed(failure)) if failure.is_unasked(&whole)) {
+        again()?;
+        whole.be_quiet();
+        attempted = attempt(policy, &whole, group, request, started, before);
+    }
+    match attempted {
+        Err(Stop::Failed(failure)) if failure.is_forbidden(&whole) => {
+            // Nothing ran yet, and nothing will that needs what this machine forbids.
+            bare::plan::enforcement(policy, &whole)?.permit(policy)?;
+            bare::plan::check_directory(policy, &request.cwd)?;
+            again()?;
+            whole.count(false);
+            let place = Area::make()?;
+            let plan = bare::plan::plan(policy, whole, place.path())?;
+            attempt(policy, &plan, None, request, started, before).map_err(|stop| stop.error(&plan))
+        }
+        other => other.map_err(|stop| stop.error(&whole)),
+    }
+}
+
+/// Why there is no report.
+enum Stop {
+    /// The sandbox could not be built.
+    Failed(Failure),
+    Error(SandboxError),
+}
+
+impl From<SandboxError> for Stop {
+    fn from(error: SandboxError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl Stop {
+    fn error(self, plan: &Plan) -> SandboxError {
+        match self {
+            Self::Failed(failure) => failure.unavailable(plan),
+            Self::Error(error) => error,
+        }
+    }
+}
+
+/// Builds the sandbox of this plan and runs the command in it.
+fn attempt(
+    policy: &EffectivePolicy,
+    plan: &Plan,
+    group: Option<&Group>,
+    request: &Command,
+    started: Instant,
+    before: &mut dyn FnMut(&Enforcement) -> Result<(), SandboxError>,
+) -> Result<ExecReport, Stop> {
     let arguments = strings(request)?;
     let Some(name) = arguments.first() else {
-        return Err(SandboxError::NotFound("".into()));
+        return Err(SandboxError::NotFound("".into()).into());
     };
     let places = candidates(name, search_path(plan));
     let place_list: Vec<&CStr> = places.iter().map(CString::as_c_str).collect();
@@ -119,7 +176,11 @@ fn run(
         .map_err(|errno| failed("event", Errno(errno.raw_os_error())))?;
     let done = Fd(event.as_raw_fd());
     let table = Table::new().map_err(|errno| failed("explaining", errno))?;
-    let mut terminal = Terminal::take();
+    // Without namespaces nobody relays one: the command keeps our streams, in a session that has no terminal.
+    let mut terminal = match plan.bare {
+        None => Terminal::take(),
+        Some(_) => None,
+    };
     let launch = Launch::new(
         plan,
         table,
@@ -137,70 +198,70 @@ fn run(
             terminal: terminal.as_ref().map(Terminal::far),
         },
     )
-    .map_err(|failure| failure.unavailable(plan))?;
+    .map_err(Stop::Failed)?;
     // Blocked before init exists, so that none is lost; the command unblocks everything for itself.
     let unblocked = signal::block_only(FORWARDED).map_err(|errno| failed("signals", errno))?;
-    let result = launch
-        .start()
-        .map_err(|failure| failure.unavailable(plan))
-        .and_then(|init| {
-            // Init builds the root meanwhile, so that waiting for the disk costs nothing.
-            let enforcement = enforcement::of(plan, init.separated);
-            if let Err(error) = before(&enforcement) {
-                reap(&init);
-                return Err(error);
+    let result = launch.start().map_err(Stop::Failed).and_then(|init| {
+        // Init builds the root meanwhile, so that waiting for the disk costs nothing.
+        let enforcement = enforcement::of(plan, init.separated);
+        if let Err(error) = before(&enforcement) {
+            reap(&init);
+            return Err(error.into());
+        }
+        memory::publish(&launch.shared.recorded, 1);
+        let deadline = request.timeout.map(|timeout| started + timeout);
+        if let Some(terminal) = &mut terminal {
+            terminal.enter();
+        }
+        let mut relay = SingleRelay::begin(&plan.reach, launch.shared, init.pidfd);
+        let end = match &mut relay {
+            Ok(relay) => {
+                let own = &mut terminal;
+                wait(launch.shared, &init, done, deadline, relay.as_mut(), own)
             }
-            memory::publish(&launch.shared.recorded, 1);
-            let deadline = request.timeout.map(|timeout| started + timeout);
-            if let Some(terminal) = &mut terminal {
-                terminal.enter();
+            Err(errno) => Err(*errno),
+        };
+        // Once init has said that everything else is gone, all that is left is the kernel's own tidying of the
+        // namespaces, which nobody needs to wait for: init has no code of ours left to run but its exit.
+        if plan.bare.is_some() || launch.shared.ended.load(Ordering::Acquire) == 0 {
+            reap(&init);
+        } else {
+            // Reaped now if it is that fast, else by whoever reaps us.
+            let _reaped = process::wait(init.pid, libc::WNOHANG);
+            file::close(init.pidfd);
+        }
+        // Nothing writes any more: what is on its way arrives, and ours is as it was.
+        drop(terminal.take());
+        let end = end.map_err(|errno| failed("wait", errno))?;
+        let by_itself = matches!(end, Over::Done);
+        let relay = relay.ok().flatten();
+        let relayed = relay.map_or_else(Vec::new, |relay| relay.end(by_itself));
+        if let Some(failure) = launch.shared.failure() {
+            return Err(Stop::Failed(failure));
+        }
+        if let Some(group) = group {
+            if group.ran_out() {
+                launch.shared.out_of_memory.store(1, Ordering::Release);
             }
-            let mut relay = SingleRelay::begin(&plan.reach, launch.shared, init.pidfd);
-            let end = match &mut relay {
-                Ok(relay) => {
-                    let own = &mut terminal;
-                    wait(launch.shared, &init, done, deadline, relay.as_mut(), own)
-                }
-                Err(errno) => Err(*errno),
-            };
-            // Once init has said that everything else is gone, all that is left is the kernel's own tidying of the
-            // namespaces, which nobody needs to wait for: init has no code of ours left to run but its exit.
-            if launch.shared.ended.load(Ordering::Acquire) == 0 {
-                reap(&init);
-            } else {
-                // Reaped now if it is that fast, else by whoever reaps us.
-                let _reaped = process::wait(init.pid, libc::WNOHANG);
-                file::close(init.pidfd);
-            }
-            // Nothing writes any more: what is on its way arrives, and ours is as it was.
-            drop(terminal.take());
-            let end = end.map_err(|errno| failed("wait", errno))?;
-            let by_itself = matches!(end, Over::Done);
-            let relay = relay.ok().flatten();
-            let relayed = relay.map_or_else(Vec::new, |relay| relay.end(by_itself));
-            if let Some(group) = group {
-                if group.ran_out() {
-                    launch.shared.out_of_memory.store(1, Ordering::Release);
-                }
-                group
-                    .remove()
-                    .map_err(|what| SandboxError::Residue { what })?;
-            }
-            let end = judge(launch.shared, plan, request, end)?;
-            let (denials, omitted_denials) =
-                tell::denials(policy, &plan.places, table, &Counts::default());
-            Ok(ExecReport {
-                end,
-                explanation: tell::explanation(plan),
-                denials,
-                omitted_denials,
-                enforcement,
-                elapsed: started.elapsed(),
-                leftovers: launch.shared.leftovers.load(Ordering::Acquire) as u32,
-                findings: plan.record.findings(),
-                relayed,
-            })
-        });
+            group
+                .remove()
+                .map_err(|what| SandboxError::Residue { what })?;
+        }
+        let end = judge(launch.shared, request, end)?;
+        let (denials, omitted_denials) =
+            tell::denials(policy, &plan.places, table, &Counts::default());
+        Ok(ExecReport {
+            end,
+            explanation: tell::explanation(plan),
+            denials,
+            omitted_denials,
+            enforcement,
+            elapsed: started.elapsed(),
+            leftovers: launch.shared.leftovers.load(Ordering::Acquire) as u32,
+            findings: plan.record.findings(),
+            relayed,
+        })
+    });
     signal::block_only(unblocked).map_err(|errno| failed("signals", errno))?;
     result
 }
@@ -423,20 +484,12 @@ fn forward(shared: &Shared, number: i32) {
 /// Ends whatever still runs and waits for init, whose end is the end of the whole tree.
 fn reap(init: &Init) {
     // Until then it uses our memory. An init that has ended already is what is wanted.
-    let _ended = process::signal_pidfd(init.pidfd, libc::SIGKILL, 0);
+    let _ended = process::signal_pidfd(init.pidfd, init.ends_with, 0);
     while process::wait(init.pid, 0) == Err(Errno(libc::EINTR)) {}
     file::close(init.pidfd);
 }
 
-fn judge(
-    shared: &Shared,
-    plan: &Plan,
-    request: &Command,
-    over: Over,
-) -> Result<ProcessEnd, SandboxError> {
-    if let Some(failure) = shared.failure() {
-        return Err(failure.unavailable(plan));
-    }
+fn judge(shared: &Shared, request: &Command, over: Over) -> Result<ProcessEnd, SandboxError> {
     let ended = shared.ended.load(Ordering::Acquire) != 0;
     if matches!(over, Over::Time) && !ended {
         return Ok(ProcessEnd::TimedOut);

@@ -3,6 +3,7 @@
 //! A plan is made from a frozen policy by whoever asks for the sandbox, and carried out by a process that can neither
 //! allocate nor look anything up (one-shot), or by the re-executed helper, to which it travels as JSON (standing).
 
+use super::bare::plan::Bare;
 use super::environment;
 use super::explain::places::{Place, places};
 use super::filter::FilterChoice;
@@ -168,6 +169,8 @@ pub(crate) struct Plan {
     pub(crate) page: u64,
     /// Landlock's version, 0 without it.
     pub(crate) landlock: u32,
+    /// What replaces the steps where no namespace can be made.
+    pub(crate) bare: Option<Bare>,
     /// Whether directories above the granted roots may be listed; nothing but those roots is in them.
     pub(crate) list_above: bool,
     /// What leads out of the network namespace.
@@ -183,6 +186,12 @@ impl Plan {
     /// Explains this much; a plan begins with the default.
     pub(crate) fn explain(&mut self, explain: Explain) {
         self.filter.explain = explain;
+    }
+
+    /// Asks nobody: connections are refused, and nothing is explained.
+    pub(crate) fn be_quiet(&mut self) {
+        self.filter.quiet = true;
+        self.filter.explain = Explain::Off;
     }
 
     /// Whether a cgroup counts memory and processes; known before the start, after the plan.
@@ -346,6 +355,8 @@ fn check_policy(policy: &EffectivePolicy) -> Result<FilterChoice, SandboxError> 
         execution_limited: !runs_what_it_writes,
         explain: Explain::On,
         memory_counted: false,
+        quiet: false,
+        alone: None,
     })
 }
 
@@ -424,6 +435,7 @@ pub(crate) fn plan(policy: &EffectivePolicy) -> Result<Plan, SandboxError> {
         privileged,
         page: rustix::param::page_size() as u64,
         landlock: ll::version(),
+        bare: None,
         list_above: policy
             .roots()
             .iter()

@@ -1,6 +1,8 @@
 //! PID 1 of a standing sandbox: supervises, reports every end, and starts the zygote again when it dies.
 
+use super::bare;
 use super::cgroup::{self, Places};
+use super::confine::NO_LISTENER;
 use super::explain::table::Table;
 use super::failure::{At as _, Failure, Stage};
 use super::launch::Never;
@@ -35,8 +37,25 @@ pub(crate) fn serve(
     lines: Lines,
 ) -> Result<Never, Failure> {
     hand_over(shared, lines.control).at(Stage::Listeners)?;
+    if plan.bare.is_some() {
+        let lines = keep_only(shared, lines).at(Stage::Descriptors)?;
+        // Without a user namespace of its own.
+        process::drop_own_privileges().at(Stage::Privileges)?;
+        return serve_kept(plan, shared, table, filter, lines);
+    }
+    process::unshare(libc::CLONE_FILES).at(Stage::Descriptors)?;
     let lines = keep_only(shared, lines).at(Stage::Descriptors)?;
     process::drop_privileges().at(Stage::Privileges)?;
+    serve_kept(plan, shared, table, filter, lines)
+}
+
+fn serve_kept(
+    plan: &Plan,
+    shared: &Shared,
+    table: &Table,
+    filter: &[libc::sock_filter],
+    lines: Lines,
+) -> Result<Never, Failure> {
     let workshop = Workshop::new(plan, shared, filter, &lines)?;
     let mut init = Init {
         supervisor: Supervisor::new(plan, table).at(Stage::Supervisor)?,
@@ -72,6 +91,9 @@ pub(crate) fn serve(
         }
         if lines_ready[0].revents != 0 && !init.obey(lines.control)? {
             // Our end is everyone's end.
+            if plan.bare.is_some() {
+                bare::guard::end(plan);
+            }
             process::exit(0);
         }
     }
@@ -100,7 +122,6 @@ fn hand_over(shared: &Shared, control: Fd) -> super::sys::Result<()> {
 /// A descriptor table of our own with nothing of the host in it but the two lines and the rule set; the standard streams
 /// are the sandbox's own null device.
 fn keep_only(shared: &Shared, lines: Lines) -> super::sys::Result<Lines> {
-    process::unshare(libc::CLONE_FILES)?;
     let mut kept = Lines {
         control: file::duplicate_above(lines.control, KEPT)?,
         requests: file::duplicate_above(lines.requests, KEPT)?,
@@ -150,6 +171,9 @@ impl Init<'_> {
         let word = &self.workshop.shared.listener;
         memory::wait_while(word, 0, Some(10_000));
         let listener = word.load(Ordering::Acquire);
+        if listener == NO_LISTENER {
+            return Ok(());
+        }
         if listener > 0 && self.supervisor.add_listener(Fd(listener - 1)) {
             return Ok(());
         }
@@ -225,8 +249,7 @@ impl Init<'_> {
         let mut ended = [None; MOST_RUNNING];
         let out_of_memory = self.ran_out();
         loop {
-            // "No such process" is what is wanted.
-            let _none_left = process::kill(-1, libc::SIGKILL);
+            self.supervisor.kill_everything();
             match process::wait(-1, 0) {
                 Ok(Some((pid, status))) => {
                     let of = |slot: &Running| slot.pid.load(Ordering::Acquire) == pid;

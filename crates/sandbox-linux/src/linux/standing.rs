@@ -1,5 +1,6 @@
 //! A Task's sandbox from the server's side: `survey`, `prepare`, `start`.
 
+use super::bare::{self, Area};
 use super::cgroup::{Group, Shape};
 use super::enforcement;
 use super::explain::table::Table;
@@ -57,12 +58,10 @@ impl SandboxBackend for LinuxSandbox {
 /// A sandbox that is complete and idle. Dropping it ends it.
 struct Ready {
     enforcement: Enforcement,
-    parts: Parts,
-    witness: Witness,
+    /// `None`: nothing was built, because no permit can start it.
+    parts: Option<(Parts, Witness, Vec<OwnedFd>)>,
     record: Record,
     reach: Reach,
-    /// Of the reach's routed grants.
-    listeners: Vec<OwnedFd>,
 }
 
 struct Prepared {
@@ -77,38 +76,38 @@ impl PreparedSandbox for Prepared {
     }
 
     /// The helper and init, and their cgroup. Nothing else is on the host: the namespaces and everything mounted in them
-    /// end with init.
+    /// end with init. Without namespaces both are one process, and the private area is a directory.
     fn host_resources(&self) -> Vec<HostResource> {
-        [self.ready.parts.helper_id(), self.ready.parts.init_id]
-            .into_iter()
-            .filter_map(|pid| {
-                Some(HostResource::Process {
-                    pid,
-                    start_ticks: start_ticks(pid)?,
-                })
+        let Some((parts, ..)) = &self.ready.parts else {
+            return Vec::new();
+        };
+        let mut pids = vec![parts.helper_id(), parts.init_id];
+        pids.dedup();
+        let processes = pids.into_iter().filter_map(|pid| {
+            Some(HostResource::Process {
+                pid,
+                start_ticks: start_ticks(pid)?,
             })
-            .chain(
-                self.ready
-                    .parts
-                    .group
-                    .iter()
-                    .map(|group| HostResource::Cgroup {
-                        path: group.path().to_path_buf(),
-                    }),
-            )
-            .collect()
+        });
+        let directory = parts.area.iter().map(|area| HostResource::Temporary {
+            path: area.path().to_path_buf(),
+        });
+        let group = parts.group.iter().map(|group| HostResource::Cgroup {
+            path: group.path().to_path_buf(),
+        });
+        processes.chain(directory).chain(group).collect()
     }
 
     fn start(self: Box<Self>, permit: StartPermit) -> Result<Arc<dyn TaskSandbox>, SandboxError> {
         permit.redeem(&self.ready.enforcement, &self.policy)?;
         let Ready {
             parts,
-            witness,
             record,
             reach,
-            listeners,
             ..
         } = self.ready;
+        let (parts, witness, listeners) =
+            parts.ok_or_else(|| unavailable("start", "nothing was built"))?;
         let relay = if listeners.is_empty() && reach.grants.is_empty() {
             None
         } else {
@@ -151,8 +150,80 @@ fn build(policy: &EffectivePolicy) -> Result<Ready, SandboxError> {
             "the program did not call sandbox_linux::init() first in main",
         ));
     }
-    let mut plan = plan(policy)?;
-    let group = Group::new(&plan.limits, Shape::Standing);
+    let mut whole = plan(policy)?;
+    let mut begun = begin(&mut whole, None);
+    if matches!(&begun, Err(NotReady::Failed(failure)) if failure.is_unasked(&whole)) {
+        whole.be_quiet();
+        begun = begin(&mut whole, None);
+    }
+    match begun {
+        Ok((parts, witness, listeners, separated)) => Ok(Ready {
+            enforcement: enforcement::of(&whole, separated),
+            parts: Some((parts, witness, listeners)),
+            record: whole.record,
+            reach: whole.reach,
+        }),
+        Err(NotReady::Failed(failure)) if failure.is_forbidden(&whole) => build_bare(policy, whole),
+        Err(not_ready) => Err(not_ready.error(&whole)),
+    }
+}
+
+/// The same without namespaces, because this machine has just refused them. What no permit can start is not built.
+fn build_bare(policy: &EffectivePolicy, mut whole: Plan) -> Result<Ready, SandboxError> {
+    // Nobody made a group to count in.
+    whole.count(false);
+    let enforcement = bare::plan::enforcement(policy, &whole)?;
+    if enforcement.permit(policy).is_err() {
+        return Ok(Ready {
+            enforcement,
+            parts: None,
+            record: whole.record,
+            reach: whole.reach,
+        });
+    }
+    let area = Area::make()?;
+    let mut plan = bare::plan::plan(policy, whole, area.path())?;
+    let (parts, witness, listeners, _) =
+        begin(&mut plan, Some(area)).map_err(|not_ready| not_ready.error(&plan))?;
+    Ok(Ready {
+        enforcement,
+        parts: Some((parts, witness, listeners)),
+        record: plan.record,
+        reach: plan.reach,
+    })
+}
+
+/// Why a sandbox did not come to serve.
+enum NotReady {
+    /// A step in the helper or below it.
+    Failed(Failure),
+    Error(SandboxError),
+}
+
+impl From<SandboxError> for NotReady {
+    fn from(error: SandboxError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl NotReady {
+    fn error(self, plan: &Plan) -> SandboxError {
+        match self {
+            Self::Failed(failure) => failure.unavailable(plan),
+            Self::Error(error) => error,
+        }
+    }
+}
+
+/// What serves, what it will have seen refused, the listeners of routed grants, and whether it has a kernel user of its own.
+type Begun = (Parts, Witness, Vec<OwnedFd>, bool);
+
+/// Starts the helper with this plan and waits until it serves.
+fn begin(plan: &mut Plan, area: Option<Area>) -> Result<Begun, NotReady> {
+    let group = match plan.bare {
+        None => Group::new(&plan.limits, Shape::Standing),
+        Some(_) => None,
+    };
     plan.count(group.is_some());
     let (control, helper_control) = line("control line")?;
     let (requests, helper_requests) = line("request line")?;
@@ -167,33 +238,32 @@ fn build(policy: &EffectivePolicy) -> Result<Ready, SandboxError> {
     // From here on an early return ends the helper: dropping the parts closes its line.
     let mut guard = HelperGuard(Some(helper));
     let denied = denied_file().map_err(|error| unavailable("explaining", error))?;
-    send_plan(&control, &helper_requests, &plan, &denied, group.as_ref())?;
+    send_plan(&control, &helper_requests, plan, &denied, group.as_ref())?;
     let table =
         Table::seen_in_file(fd_of(&denied)).map_err(|errno| unavailable("explaining", errno))?;
     drop(helper_requests);
-    let ((init, init_id, separated), listeners) = wait_until_ready(&control, &plan)?;
+    let ((init, init_id, separated), listeners) = wait_until_ready(&control)?;
     let helper = guard
         .0
         .take()
         .ok_or_else(|| unavailable("helper", "gone"))?;
-    Ok(Ready {
-        enforcement: enforcement::of(&plan, separated),
-        parts: Parts {
+    Ok((
+        Parts {
             helper,
             init,
             init_id,
             control,
             requests,
             group,
+            area,
         },
-        witness: Witness {
+        Witness {
             table,
-            places: plan.places,
+            places: plan.places.clone(),
         },
-        record: plan.record,
-        reach: plan.reach,
         listeners,
-    })
+        separated,
+    ))
 }
 
 /// Ends and reaps the helper unless it is handed on.
@@ -271,10 +341,7 @@ fn send_plan(
 type Started = (OwnedFd, i32, bool);
 
 /// Takes messages until init serves. The helper's and init's may come in either order.
-fn wait_until_ready(
-    control: &OwnedFd,
-    plan: &Plan,
-) -> Result<(Started, Vec<OwnedFd>), SandboxError> {
+fn wait_until_ready(control: &OwnedFd) -> Result<(Started, Vec<OwnedFd>), NotReady> {
     let deadline = Instant::now() + READY_WITHIN;
     let mut started = None;
     let mut ready = false;
@@ -305,12 +372,12 @@ fn wait_until_ready(
                 let mut word = [0u8; 8];
                 word.copy_from_slice(&message[1..9]);
                 return Err(match Failure::unpack(u64::from_ne_bytes(word)) {
-                    Some(failure) => failure.unavailable(plan),
-                    None => unavailable("helper", "unknown failure"),
+                    Some(failure) => NotReady::Failed(failure),
+                    None => unavailable("helper", "unknown failure").into(),
                 });
             }
-            (0, _, _) => return Err(unavailable("helper", "ended early")),
-            _ => return Err(unavailable("helper", Errno(libc::EPROTO))),
+            (0, _, _) => return Err(unavailable("helper", "ended early").into()),
+            _ => return Err(unavailable("helper", Errno(libc::EPROTO)).into()),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! PID 1: reaps, connects for others, watches memory. No allocation, no panic, never blocks for long.
 
+use super::bare::tree;
+use super::confine::NO_LISTENER;
 use super::connect::{self, Decision, Pending};
 use super::explain::observe::{Answer, Observer};
 use super::explain::table::Table;
@@ -35,14 +37,27 @@ impl<'p> Supervisor<'p> {
         const CHILD: SignalSet = SignalSet::of(&[libc::SIGCHLD]);
         signal::block_only(CHILD)?;
         let private = file::open_at(Fd::CWD, &plan.private.path, file::O_PATH_CLOEXEC, 0)?;
+        let mut watch = Watch::new(plan.limits.memory_bytes, plan.page, private)?;
+        if plan.bare.is_some() {
+            watch.only_below(process::id());
+        }
         Ok(Self {
             observer: Observer::new(plan, table),
             listeners: [None; MOST_LISTENERS],
             pending: [None; MOST_PENDING],
             child_signals: signal::descriptor(CHILD)?,
             private_device: file::status(private)?.st_dev,
-            watch: Watch::new(plan.limits.memory_bytes, plan.page, private)?,
+            watch,
         })
+    }
+
+    /// SIGKILL for everything but us.
+    pub(crate) fn kill_everything(&self) {
+        match self.watch.root() {
+            Some(root) => tree::kill_below(root),
+            // "No such process" is what is wanted.
+            None => drop(process::kill(-1, libc::SIGKILL)),
+        }
     }
 
     /// `false` when there are too many.
@@ -221,7 +236,7 @@ pub(crate) fn once(
     memory::wait_while(&shared.listener, 0, Some(10_000));
     let mut supervisor = Supervisor::new(plan, table).at(Stage::Supervisor)?;
     let listener = shared.listener.load(Ordering::Acquire);
-    if listener > 0 {
+    if listener > 0 && listener != NO_LISTENER {
         supervisor.add_listener(Fd(listener - 1));
     }
     supervisor.watch.rearm();

@@ -1,5 +1,6 @@
 //! A Task's running sandbox from the server's side: `run`, `kill`, `end`.
 
+use super::bare::{self, Area};
 use super::capture::Capture;
 use super::cgroup::Group;
 use super::explain::places::Place;
@@ -44,6 +45,8 @@ pub(super) struct Parts {
     pub(super) requests: OwnedFd,
     /// Removed after everything in it has ended.
     pub(super) group: Option<Group>,
+    /// The private area where it is a directory; removed after the tree has ended. Then there are no namespaces either.
+    pub(super) area: Option<Area>,
 }
 
 impl Parts {
@@ -52,6 +55,11 @@ impl Parts {
     }
 
     fn kill(&self) {
+        if self.area.is_some() {
+            // The guard ends the tree when its line is closed; killed, it could not. A closed line is what is wanted.
+            let _closed = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
+            return;
+        }
         // One that has ended already is what is wanted.
         let _ended = pidfd_send_signal(&self.init, Signal::KILL);
     }
@@ -154,6 +162,9 @@ impl TaskSandbox for Task {
         let Some(parts) = guard.as_ref() else {
             return Err(failed("run", "the Task has ended"));
         };
+        if parts.area.is_some() {
+            bare::plan::check_directory(&self.policy, &request.cwd)?;
+        }
         let started = Instant::now();
         let seen_before = self.witness.table.counts();
         let mut exchange = Exchange::begin(self, parts, request)?;
@@ -198,10 +209,18 @@ impl TaskSandbox for Task {
         }
         let mut guard = self.parts.write().unwrap_or_else(PoisonError::into_inner);
         let group = guard.as_mut().and_then(|parts| parts.group.take());
-        // Reaps the helper.
+        let area = guard
+            .as_ref()
+            .and_then(|parts| Some(parts.area.as_ref()?.path().to_path_buf()));
+        // Reaps the helper, and removes the private area where it is a directory.
         *guard = None;
         // Nobody is left to send anything; what is on its way is delivered.
         *relay = None;
+        if let Some(path) = area.filter(|path| path.exists()) {
+            return Err(SandboxError::Residue {
+                what: path.display().to_string(),
+            });
+        }
         match group.map(|group| group.remove()) {
             Some(Err(what)) => Err(SandboxError::Residue { what }),
             _ => Ok(()),

@@ -3,6 +3,7 @@
 //! The sum of resident sets is cheap and counts shared pages more than once; only when it is over the limit, the
 //! proportional sets decide. The nearer to the limit, the shorter the pause.
 
+use super::bare::tree;
 use super::connect::NumberedPath;
 use super::sys::{Fd, file, process};
 
@@ -20,6 +21,8 @@ pub(crate) struct Watch {
     limit: u64,
     page: u64,
     next_ns: u64,
+    /// Only this process and those below it, where `/proc` is the machine's. Whoever asks for that may allocate.
+    below: Option<i32>,
 }
 
 /// What one look found.
@@ -49,7 +52,18 @@ impl Watch {
             limit,
             page,
             next_ns: 0,
+            below: None,
         })
+    }
+
+    /// From now on only what is below this process counts, and it itself.
+    pub(crate) fn only_below(&mut self, root: i32) {
+        self.below = Some(root);
+    }
+
+    /// The process that the tree hangs from, where it is not all that `/proc` shows.
+    pub(crate) fn root(&self) -> Option<i32> {
+        self.below
     }
 
     /// Nanoseconds until the next look is due.
@@ -81,6 +95,16 @@ impl Watch {
 
     fn look(&self, measure: Measure) -> Look {
         let mut look = Look::default();
+        if let Some(root) = self.below {
+            look.processes = 1;
+            for member in tree::below(root) {
+                let mut name = NumberedPath::new(b"");
+                name.number(member.pid);
+                look.processes += 1;
+                self.measure(measure, name.as_c_str().to_bytes(), &mut look);
+            }
+            return look;
+        }
         if !matches!(measure, Measure::Nothing) {
             look.resident = self.detached_segments();
             look.private = file::used(self.private).unwrap_or(0);

@@ -102,15 +102,20 @@ impl<'p> Workshop<'p> {
     pub(crate) fn start_zygote(&self) -> Result<i32, Failure> {
         self.shared.listener.store(0, Ordering::Release);
         let argument = std::ptr::from_ref(self).cast_mut().cast::<u8>();
-        // In a cgroup the zygote dies with the programs when memory runs out, and so does whoever shares its memory.
-        let flags = match self.group {
-            Some(_) => libc::CLONE_FILES,
-            None => libc::CLONE_VM | libc::CLONE_FILES,
-        };
         let stack = self.zygote_stack;
-        // SAFETY: init never returns, so `self` outlives the zygote; the stack is free as the function demands.
-        unsafe { process::start_with(flags, None, self.group, stack, zygote, argument) }
-            .at(Stage::Serve)
+        match self.group {
+            // In a cgroup the zygote dies with the programs when memory runs out, and so does whoever shares its memory.
+            // SAFETY: init never returns, so `self` outlives the zygote; the stack is free as the function demands.
+            Some(_) => unsafe {
+                process::start_with(libc::CLONE_FILES, None, self.group, stack, zygote, argument)
+            },
+            // The older call: where there are no namespaces, the newer one is often missing too.
+            // SAFETY: as above.
+            None => unsafe {
+                process::start_on(libc::CLONE_VM | libc::CLONE_FILES, stack, zygote, argument)
+            },
+        }
+        .at(Stage::Serve)
     }
 }
 
@@ -137,8 +142,8 @@ fn confine_zygote(workshop: &Workshop<'_>) -> Result<(), Failure> {
     // Privileges were given up by init, for good.
     confine::limit(&workshop.plan.limits)?;
     confine::apply_landlock(workshop.shared.ruleset())?;
-    let listener = confine::load_filter(workshop.filter)?;
-    memory::publish(&workshop.shared.listener, listener.0 + 1);
+    let listener = confine::load_filter(workshop.filter, workshop.plan.filter.quiet)?;
+    memory::publish(&workshop.shared.listener, listener);
     Ok(())
 }
 
@@ -285,6 +290,10 @@ fn run_program(attempt: &Attempt<'_>) -> Result<Refused, Errno> {
         }
     }
     process::new_session()?;
+    if attempt.workshop.plan.bare.is_some() {
+        // No process namespace does it.
+        process::die_with_parent()?;
+    }
     if let Err(errno) = file::change_directory(attempt.directory) {
         return Ok(Refused::Directory(errno.0));
     }

@@ -12,7 +12,7 @@
 //! ```
 
 use super::this_program;
-use super::tracer;
+use super::tracer::{self, Played};
 use libc::{EINVAL, ENOSPC, ENOSYS, EOPNOTSUPP, EPERM, sock_filter};
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt as _;
@@ -29,8 +29,8 @@ pub struct Deny {
 pub struct Machine {
     pub name: &'static str,
     pub denies: &'static [&'static [Deny]],
-    /// Landlock of this version instead of the real one (never newer).
-    pub landlock: Option<u32>,
+    /// What a tracer plays. An older Landlock must not be newer than the real one ([`Machine::is_possible`]).
+    pub played: Played,
     /// What root may at most have; `None`: everything.
     pub capabilities: Option<u64>,
 }
@@ -98,10 +98,9 @@ const UNKNOWN_CALLS: &[Deny] = &[
     deny(libc::SYS_open_tree, ENOSYS),
     deny(libc::SYS_mount_setattr, ENOSYS),
 ];
-/// `user.max_user_namespaces = 0` with the older `clone`.
+/// `user.max_user_namespaces = 0`.
 const USER_NAMESPACES_USED_UP: &[Deny] = &[
     when(libc::SYS_clone, 0, NEW_USER, ENOSPC),
-    deny(libc::SYS_clone3, ENOSPC),
     when(libc::SYS_unshare, 0, NEW_USER, ENOSPC),
 ];
 const LANDLOCK_ABSENT: &[Deny] = &[
@@ -130,7 +129,7 @@ const fn machine(name: &'static str, denies: &'static [&'static [Deny]]) -> Mach
     Machine {
         name,
         denies,
-        landlock: None,
+        played: Played::NOTHING,
         capabilities: None,
     }
 }
@@ -138,7 +137,10 @@ const fn machine(name: &'static str, denies: &'static [&'static [Deny]]) -> Mach
 impl Machine {
     const fn landlock(self, version: u32) -> Self {
         Machine {
-            landlock: Some(version),
+            played: Played {
+                landlock: Some(version),
+                ..self.played
+            },
             ..self
         }
     }
@@ -177,7 +179,20 @@ pub const MACHINES: &[Machine] = &[
     )
     .container_root(),
     machine("unknown-calls", &[UNKNOWN_CALLS]),
-    machine("user-namespaces-used-up", &[USER_NAMESPACES_USED_UP]),
+    Machine {
+        played: Played {
+            clone3: Some((NEW_USER as u64, ENOSPC)),
+            ..Played::NOTHING
+        },
+        ..machine("user-namespaces-used-up", &[USER_NAMESPACES_USED_UP])
+    },
+    Machine {
+        played: Played {
+            no_filesystem: Some(u64::from_le_bytes(*b"proc\0\0\0\0")),
+            ..Played::NOTHING
+        },
+        ..machine("no-proc", &[])
+    },
     machine("no-mounts", &[NO_MOUNTS]),
     machine("no-notification", &[NO_NOTIFICATION]),
     machine(
@@ -198,6 +213,22 @@ pub fn named(name: &str) -> &'static Machine {
 }
 
 impl Machine {
+    /// Whether this machine can play it: its own Landlock is not older.
+    pub fn is_possible(&self) -> bool {
+        // SAFETY: asks for the version, passes no pointer.
+        let own = unsafe {
+            libc::syscall(
+                libc::SYS_landlock_create_ruleset,
+                std::ptr::null::<u8>(),
+                0,
+                1,
+            )
+        };
+        self.played
+            .landlock
+            .is_none_or(|version| i64::from(version) <= own)
+    }
+
     /// This program with these arguments, inside this machine.
     pub fn command<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Command {
         let mut command = Command::new(this_program());
@@ -231,10 +262,9 @@ impl Machine {
             }
             program.push(line(RETURN, 0x0005_0000 | deny.errno as u32, 0, 0));
         }
-        if self.landlock.is_some() {
+        for call in self.played.calls() {
             program.push(line(LOAD, 0, 0, 0));
-            let create = libc::SYS_landlock_create_ruleset as u32;
-            program.push(line(JUMP_EQUAL, create, 0, 1));
+            program.push(line(JUMP_EQUAL, call as u32, 0, 1));
             // SECCOMP_RET_TRACE
             program.push(line(RETURN, 0x7ff0_0000, 0, 0));
         }
@@ -244,8 +274,8 @@ impl Machine {
 
     /// Puts this process into the machine, for good.
     fn enter(&self) {
-        if let Some(version) = self.landlock {
-            tracer::attach(version);
+        if self.played.calls().next().is_some() {
+            tracer::attach(self.played);
         }
         if let (Some(kept), true) = (self.capabilities, super::is_root()) {
             keep_capabilities(kept);

@@ -46,6 +46,10 @@ pub struct Spec {
     pub environment: Vec<(String, String)>,
     /// Mode `read-only` instead of `workspace-write`.
     pub read_only: bool,
+    /// `sandbox.partial: deny`.
+    pub deny_partial: bool,
+    /// Somewhere else than the workspace.
+    pub cwd: Option<PathBuf>,
 }
 
 impl Spec {
@@ -64,6 +68,8 @@ impl Spec {
             processes: 128,
             environment: Vec::new(),
             read_only: false,
+            deny_partial: false,
+            cwd: None,
         }
     }
 
@@ -123,7 +129,11 @@ impl Spec {
             own_files: self.own_files.clone(),
             shells: ShellRule::Allow,
             rehash: RehashRule::OnChange,
-            partial: PartialRule::ReadOnly,
+            partial: if self.deny_partial {
+                PartialRule::Deny
+            } else {
+                PartialRule::ReadOnly
+            },
             workspace_root: self.workspace.clone(),
         }
     }
@@ -267,7 +277,7 @@ pub fn request(spec: &Spec, argv: &[&str]) -> ProcessRequest {
             sha256: None,
         },
         argv: argv.iter().map(OsString::from).collect(),
-        cwd: spec.workspace.clone(),
+        cwd: spec.cwd.clone().unwrap_or_else(|| spec.workspace.clone()),
         stdin: None,
         // No test waits for it; an emulated machine is slow.
         timeout: Duration::from_secs(300),
@@ -333,6 +343,9 @@ fn once_main(spec: &str, argv: &[String]) -> ! {
     let result = confine(argv, &policy).and_then(|mut confined| {
         if let Some(identity) = identity {
             confined = confined.only(identity);
+        }
+        if let Some(cwd) = &spec.cwd {
+            confined = confined.in_directory(cwd);
         }
         if let Some(timeout) = timeout {
             confined = confined.within(timeout);

@@ -1,6 +1,75 @@
-//! Plays an older Landlock: a tracer that answers `landlock_create_ruleset` as that version would.
+//! Plays what a filter alone cannot, because it lies in memory: an older Landlock's answers, flags of `clone3`, file
+//! systems that cannot be mounted.
 
 use std::io::Error;
+
+/// What is played.
+#[derive(Clone, Copy, Default)]
+pub struct Played {
+    /// Landlock of this version.
+    pub landlock: Option<u32>,
+    /// `clone3` with one of these flags answers this.
+    pub clone3: Option<(u64, i32)>,
+    /// `fsopen` of this file system answers EPERM.
+    pub no_filesystem: Option<u64>,
+}
+
+impl Played {
+    pub const NOTHING: Self = Self {
+        landlock: None,
+        clone3: None,
+        no_filesystem: None,
+    };
+
+    /// The calls that must be looked at.
+    pub fn calls(self) -> impl Iterator<Item = libc::c_long> {
+        [
+            self.landlock.map(|_| libc::SYS_landlock_create_ruleset),
+            self.clone3.map(|_| libc::SYS_clone3),
+            self.no_filesystem.map(|_| libc::SYS_fsopen),
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
+/// A word of a stopped tracee; a bad address gives nothing useful and no error.
+fn word(pid: i32, address: u64) -> u64 {
+    // SAFETY: only reads the tracee.
+    unsafe { libc::ptrace(libc::PTRACE_PEEKDATA, pid, address, 0) as u64 }
+}
+
+/// The answer instead of the call.
+fn judge(played: Played, pid: i32, number: u64, arguments: [u64; 6]) -> Option<i64> {
+    match (number as libc::c_long, played) {
+        (
+            libc::SYS_landlock_create_ruleset,
+            Played {
+                landlock: Some(version),
+                ..
+            },
+        ) => ruleset(version, pid, arguments),
+        (
+            libc::SYS_clone3,
+            Played {
+                clone3: Some((flags, errno)),
+                ..
+            },
+        ) => (word(pid, arguments[0]) & flags != 0).then_some(-i64::from(errno)),
+        (
+            libc::SYS_fsopen,
+            Played {
+                no_filesystem: Some(name),
+                ..
+            },
+        ) => {
+            // Its name and the NUL.
+            let mask = (1u64 << 40) - 1;
+            (word(pid, arguments[0]) & mask == name).then_some(-i64::from(libc::EPERM))
+        }
+        _ => None,
+    }
+}
 
 /// File rights that this version knows.
 fn known(version: u32) -> u64 {
@@ -13,7 +82,7 @@ fn known(version: u32) -> u64 {
 }
 
 /// What the older kernel would answer; `None`: the same as this one.
-fn judge(version: u32, pid: i32, arguments: [u64; 6]) -> Option<i64> {
+fn ruleset(version: u32, pid: i32, arguments: [u64; 6]) -> Option<i64> {
     let [attributes, size, flags, ..] = arguments;
     if flags == 1 && attributes == 0 {
         return Some(version.into());
@@ -21,10 +90,7 @@ fn judge(version: u32, pid: i32, arguments: [u64; 6]) -> Option<i64> {
     let mut words = [0u64; 3];
     for (index, word) in words.iter_mut().enumerate() {
         if size >= 8 * (index as u64 + 1) {
-            // SAFETY: reads a word of a stopped tracee; a bad address only gives an error.
-            *word = unsafe {
-                libc::ptrace(libc::PTRACE_PEEKDATA, pid, attributes + 8 * index as u64, 0)
-            } as u64;
+            *word = self::word(pid, attributes + 8 * index as u64);
         }
     }
     let [files, ports, scopes] = words;
@@ -64,7 +130,8 @@ fn answer(pid: i32, value: i64) {
     // SAFETY: a stopped tracee's registers, through vectors over our own memory.
     unsafe {
         libc::ptrace(libc::PTRACE_GETREGSET, pid, NT_PRSTATUS, &raw mut vector);
-        registers[0] = value as u64;
+        // The kernel reads it through the vector.
+        (&raw mut registers[0]).write(value as u64);
         libc::ptrace(libc::PTRACE_SETREGSET, pid, NT_PRSTATUS, &raw const vector);
         libc::ptrace(
             libc::PTRACE_SETREGSET,
@@ -75,7 +142,7 @@ fn answer(pid: i32, value: i64) {
     }
 }
 
-fn stopped(version: u32, pid: i32, status: i32) {
+fn stopped(played: Played, pid: i32, status: i32) {
     let signal = (status >> 8) & 0xff;
     let mut request = libc::PTRACE_CONT;
     let mut deliver = 0;
@@ -89,8 +156,8 @@ fn stopped(version: u32, pid: i32, status: i32) {
                 unsafe { libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, pid, size, &raw mut info) };
             assert!(got > 0, "{}", Error::last_os_error());
             // SAFETY: at this stop the kernel fills this variant.
-            let arguments = unsafe { info.u.seccomp.args };
-            if let Some(value) = judge(version, pid, arguments) {
+            let (number, arguments) = unsafe { (info.u.seccomp.nr, info.u.seccomp.args) };
+            if let Some(value) = judge(played, pid, number, arguments) {
                 answer(pid, value);
             }
         }
@@ -102,7 +169,7 @@ fn stopped(version: u32, pid: i32, status: i32) {
     unsafe { libc::ptrace(request, pid, 0, deliver) };
 }
 
-fn trace(version: u32, target: i32, ready: i32) -> ! {
+fn trace(played: Played, target: i32, ready: i32) -> ! {
     let options = libc::PTRACE_O_TRACESECCOMP
         | libc::PTRACE_O_TRACEFORK
         | libc::PTRACE_O_TRACEVFORK
@@ -127,14 +194,14 @@ fn trace(version: u32, target: i32, ready: i32) -> ! {
                 libc::_exit(0);
             }
             if libc::WIFSTOPPED(status) {
-                stopped(version, pid, status);
+                stopped(played, pid, status);
             }
         }
     }
 }
 
-/// From now on this process and all it starts see that version. The tracer ends with them, and they with it.
-pub fn attach(version: u32) {
+/// From now on this process and all it starts see that. The tracer ends with them, and they with it.
+pub fn attach(played: Played) {
     let mut pipe = [0; 2];
     // SAFETY: this process has one thread; the children only call `trace` and `_exit`.
     unsafe {
@@ -145,7 +212,7 @@ pub fn attach(version: u32) {
             0 => {
                 // The tracer must be nobody's child here: whoever waits for all children would wait for it.
                 if libc::fork() == 0 {
-                    trace(version, target, pipe[1]);
+                    trace(played, target, pipe[1]);
                 }
                 libc::_exit(0)
             }

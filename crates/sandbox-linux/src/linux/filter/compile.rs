@@ -231,6 +231,8 @@ mod tests {
             execution_limited: !loopback,
             explain: Explain::Off,
             memory_counted: loopback,
+            quiet: false,
+            alone: None,
         })
     }
 

@@ -3,6 +3,7 @@
 //! The filter is a deny list over the calls that reach past the namespaces or enlarge the kernel's surface. What the
 //! kernel learns after [`table::REVIEWED_BELOW`] answers "not implemented" until someone has looked at it.
 
+mod alone;
 mod compile;
 mod table;
 
@@ -24,4 +25,17 @@ pub(crate) struct FilterChoice {
     pub(crate) explain: Explain,
     /// A cgroup counts all memory. Where it is only watched, what is in no process's account may not exist.
     pub(crate) memory_counted: bool,
+    /// Nobody can be asked: `connect` is refused instead.
+    pub(crate) quiet: bool,
+    /// Programs share the machine's namespaces, so the filter does some of their work.
+    pub(crate) alone: Option<Alone>,
+}
+
+/// What the filter must do where there are no namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Alone {
+    /// Changing modes, owners, times and attributes is refused altogether (read-only mode).
+    pub(crate) metadata: bool,
+    /// Landlock's version: what it cannot do is refused.
+    pub(crate) landlock: u32,
 }

@@ -5,6 +5,7 @@ use libc::{
     AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, EACCES, EAFNOSUPPORT, ENOSYS, EPERM, EPROTONOSUPPORT,
     SOCK_SEQPACKET, SOCK_STREAM,
 };
+use std::collections::BTreeMap;
 
 /// Numbers from here on were not known when this table was written.
 pub(super) const REVIEWED_BELOW: u32 = 471;
@@ -295,7 +296,7 @@ const COMMON: &[Rule] = &[
 ];
 
 /// `S_ISUID | S_ISGID`.
-const SET_ID: u32 = 0o6000;
+pub(super) const SET_ID: u32 = 0o6000;
 
 /// A file that changes its user's identity when it is run would be left behind for the host: as the owner's own, even
 /// where the sandbox runs as nobody (id-mapped mounts translate, and `nosuid` binds only our mount).
@@ -314,7 +315,7 @@ const NO_SET_ID_IN_1: Check = no_set_id!(1);
 const NO_SET_ID_IN_2: Check = no_set_id!(2);
 
 /// `O_CREAT` and the bit of `O_TMPFILE`: without them the mode is not looked at and may hold anything.
-const MAKES_FILE: u32 = libc::O_CREAT as u32 | 0o20_000_000;
+pub(super) const MAKES_FILE: u32 = libc::O_CREAT as u32 | 0o20_000_000;
 macro_rules! no_set_id_made {
     ($flags:literal, $mode:literal) => {
         Check {
@@ -537,8 +538,8 @@ const SOCKETS_LOOPBACK: Check = Check {
     otherwise: Verdict::Refuse(EAFNOSUPPORT),
 };
 
-const TIOCSTI: u32 = 0x5412;
-const TIOCLINUX: u32 = 0x541c;
+pub(super) const TIOCSTI: u32 = 0x5412;
+pub(super) const TIOCLINUX: u32 = 0x541c;
 
 const IOCTLS: Check = Check {
     cases: &[
@@ -569,11 +570,17 @@ const PERSONALITIES: Check = Check {
 
 /// Every rule for this choice, sorted by number.
 pub(super) fn rules(choice: FilterChoice) -> Vec<(u32, Action)> {
-    let mut rules: Vec<(u32, Action)> = all(choice)
+    let mut rules: BTreeMap<u32, Action> = all(choice)
         .map(|rule| (rule.number as u32, rule.action))
         .collect();
-    rules.sort_unstable_by_key(|(number, _)| *number);
-    rules
+    if choice.quiet {
+        // Pairs and pipes need no address, and only `connect` can name a socket outside.
+        rules.insert(libc::SYS_connect as u32, Action::Refuse(EACCES));
+    }
+    for rule in choice.alone.into_iter().flat_map(super::alone::rules) {
+        rules.insert(rule.number as u32, rule.action);
+    }
+    rules.into_iter().collect()
 }
 
 fn all(choice: FilterChoice) -> impl Iterator<Item = Rule> {
@@ -649,7 +656,6 @@ pub(crate) fn refusal(choice: FilterChoice, number: i32, arguments: &[u64; 6]) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
     fn choices() -> [FilterChoice; 8] {
         [0, 1, 2, 3, 4, 5, 6, 7].map(|bits| FilterChoice {
@@ -657,6 +663,8 @@ mod tests {
             execution_limited: bits & 2 != 0,
             explain: crate::exec::Explain::Off,
             memory_counted: bits & 4 != 0,
+            quiet: false,
+            alone: None,
         })
     }
 

@@ -265,6 +265,20 @@ pub(crate) fn die_with_parent() -> Result<()> {
     control(libc::PR_SET_PDEATHSIG, libc::SIGKILL as usize).map(drop)
 }
 
+/// This signal for us when the thread that started us ends.
+pub(crate) fn signal_with_parent(number: i32) -> Result<()> {
+    control(libc::PR_SET_PDEATHSIG, number as usize).map(drop)
+}
+
+/// Orphans below become our children.
+pub(crate) fn adopt_orphans() -> Result<()> {
+    control(libc::PR_SET_CHILD_SUBREAPER, 1).map(drop)
+}
+
+pub(crate) fn is_dumpable() -> bool {
+    control(libc::PR_GET_DUMPABLE, 0) == Ok(1)
+}
+
 pub(crate) fn set_dumpable(dumpable: bool) -> Result<()> {
     control(libc::PR_SET_DUMPABLE, usize::from(dumpable)).map(drop)
 }
@@ -327,6 +341,17 @@ pub(crate) fn drop_privileges() -> Result<()> {
             Err(Errno(libc::EINVAL)) => break,
             Err(error) => return Err(error),
         }
+    }
+    set_capabilities(0)?;
+    control(libc::PR_SET_NO_NEW_PRIVS, 1).map(drop)
+}
+
+/// The same without a user namespace of our own: a caller who may not change securebits and the bounding set has nothing
+/// to lose there. Without new privileges an empty permitted set stays empty, for user 0 too.
+pub(crate) fn drop_own_privileges() -> Result<()> {
+    match drop_privileges() {
+        Err(Errno(libc::EPERM)) => {}
+        other => return other,
     }
     set_capabilities(0)?;
     control(libc::PR_SET_NO_NEW_PRIVS, 1).map(drop)
