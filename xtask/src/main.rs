@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod matrix;
 mod release;
 mod requirements;
 mod soak;
@@ -20,9 +21,11 @@ fn main() -> ExitCode {
         ["bench", names @ ..] => bench::run(names),
         ["release"] => release::build(),
         ["soak", options @ ..] => soak::run(options),
+        ["matrix"] => matrix::run(false),
+        ["matrix", "--vm"] => matrix::run(true),
         _ => {
             eprintln!(
-                "usage: cargo xtask requirements [--check] | release | soak [--runs N] | bench [p1 peers p2 many p3 p4 p7 p8 rss …]"
+                "usage: cargo xtask requirements [--check] | release | matrix [--vm] | soak [--runs N] | bench [p1 peers p2 many p3 p4 p7 p8 rss …]"
             );
             return ExitCode::from(2);
         }

@@ -18,6 +18,9 @@ use support::{WAYS, matrix, rows};
 
 fn main() -> ExitCode {
     support::take_over();
+    if std::env::args().nth(1).as_deref() == Some("--matrix") {
+        matrix::main();
+    }
     let mut trials = Vec::new();
     for way in WAYS {
         for row in rows::all() {

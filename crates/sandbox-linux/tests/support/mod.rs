@@ -4,6 +4,7 @@
 pub mod machine;
 pub mod matrix;
 pub mod probe;
+pub mod probe_more;
 pub mod rows;
 pub mod tracer;
 pub mod world;

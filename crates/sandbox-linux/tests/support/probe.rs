@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-type Tried = Result<String, Error>;
+pub type Tried = Result<String, Error>;
 
 pub fn main(arguments: &[String]) -> ! {
     let (what, rest) = arguments.split_first().unwrap();
@@ -24,7 +24,7 @@ pub fn main(arguments: &[String]) -> ! {
     std::process::exit(0)
 }
 
-fn check(answer: i64) -> Tried {
+pub fn check(answer: i64) -> Tried {
     if answer < 0 {
         Err(Error::last_os_error())
     } else {
@@ -32,26 +32,29 @@ fn check(answer: i64) -> Tried {
     }
 }
 
-fn call(number: libc::c_long, arguments: [i64; 6]) -> Tried {
+pub fn call(number: libc::c_long, arguments: [i64; 6]) -> Tried {
     let [a, b, c, d, e, f] = arguments;
     // SAFETY: the probe only passes numbers, and pointers to its own buffers.
     check(unsafe { libc::syscall(number, a, b, c, d, e, f) })
 }
 
-fn c(text: &str) -> CString {
+pub fn c(text: &str) -> CString {
     CString::new(text).unwrap()
 }
 
-fn pointer(text: &CString) -> i64 {
+pub fn pointer(text: &CString) -> i64 {
     text.as_ptr() as i64
 }
 
-fn done<T>(result: Result<T, Error>) -> Tried {
+pub fn done<T>(result: Result<T, Error>) -> Tried {
     result.map(|_| String::new())
 }
 
 fn attempt<'a>(what: &str, argument: &dyn Fn(usize) -> &'a str) -> Tried {
     let path = argument(0);
+    if let Some(tried) = super::probe_more::attempt(what, argument) {
+        return tried;
+    }
     let number = |index: usize| argument(index).parse::<i64>().unwrap();
     match what {
         "read" => std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
@@ -312,26 +315,21 @@ fn network<'a>(what: &str, argument: &dyn Fn(usize) -> &'a str) -> Tried {
     }
 }
 
+/// Keeps a control that may mount away from the machine; inside the sandbox it is refused, which is fine too.
+pub fn own_mounts() {
+    // SAFETY: changes only our own namespace, and makes our copy of the mounts private.
+    unsafe {
+        libc::unshare(libc::CLONE_NEWNS);
+        let nothing = std::ptr::null();
+        let flags = libc::MS_REC | libc::MS_PRIVATE;
+        libc::mount(nothing, c"/".as_ptr(), nothing, flags, std::ptr::null());
+    }
+}
+
 /// Calls into the kernel's dangerous corners. Harmless where they succeed: in namespaces of our own, on our own process,
 /// or with arguments that ask only.
 fn kernel<'a>(what: &str, argument: &dyn Fn(usize) -> &'a str) -> Tried {
     let number = |index: usize| argument(index).parse::<i64>().unwrap();
-    let own_mounts = || {
-        // Keeps a control that may mount away from the machine; inside the sandbox it is refused, which is fine too.
-        // SAFETY: changes only our own namespace.
-        unsafe { libc::unshare(libc::CLONE_NEWNS) };
-        let nothing = std::ptr::null();
-        // SAFETY: makes our copy of the mounts private.
-        unsafe {
-            libc::mount(
-                nothing,
-                c"/".as_ptr(),
-                nothing,
-                libc::MS_REC | libc::MS_PRIVATE,
-                std::ptr::null(),
-            )
-        };
-    };
     match what {
         "mount" => {
             own_mounts();

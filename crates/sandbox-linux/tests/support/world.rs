@@ -15,7 +15,7 @@ pub struct World {
     pub tcp: u16,
     pub udp: u16,
     pub canary: Child,
-    _keep: (UnixListener, UnixDatagram),
+    _keep: (UnixListener, UnixDatagram, fs::File),
 }
 
 impl Drop for World {
@@ -42,6 +42,14 @@ pub fn world() -> World {
     for name in ["program", "script"] {
         fs::set_permissions(workspace.join(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
+    let fifo = std::ffi::CString::new(text(&outside.join("fifo"))).unwrap();
+    // SAFETY: a path of our own.
+    assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o666) }, 0);
+    let fifo = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(outside.join("fifo"))
+        .unwrap();
     let stream = UnixListener::bind(outside.join("stream.sock")).unwrap();
     let inside = UnixListener::bind(workspace.join("host.sock")).unwrap();
     let datagram = UnixDatagram::bind(outside.join("dgram.sock")).unwrap();
@@ -79,7 +87,7 @@ pub fn world() -> World {
         tcp: tcp_port,
         udp: udp_port,
         canary,
-        _keep: (stream, datagram),
+        _keep: (stream, datagram, fifo),
     }
 }
 

@@ -7,6 +7,7 @@ macro_rules! p {
     ($($word:expr),*) => { |_| vec![$($word.to_string()),*] };
 }
 
+mod calls;
 mod keeps;
 mod kernel;
 pub mod network;
@@ -112,6 +113,9 @@ pub fn all() -> impl Iterator<Item = &'static Row> {
         kernel::ROWS,
         network::ROWS,
         keeps::ROWS,
+        calls::OUTSIDE,
+        calls::REFUSED,
+        calls::MORE,
     ]
     .into_iter()
     .flatten()
