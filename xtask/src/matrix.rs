@@ -1,7 +1,9 @@
 //! `cargo xtask matrix [--vm]`: every row of the escape matrix on every configuration, in one table.
 //!
-//! The rows and the probe are the test binary's own (`confinement --matrix`); this only runs it as root, as an ordinary
-//! user and, with `--vm`, on kernel 6.1, and puts the answers side by side.
+//! The rows and the probe are the test binaries' own (`confinement --matrix`, `machines --matrix`); this only runs them as
+//! root, as an ordinary user and, with `--vm`, on kernel 6.1, and puts the answers side by side. `DENY` is refused with the exact
+//! errno, `OK` works as it must, `named` is open and named as missing by the report (partial enforcement, read-only mode
+//! only), `-` cannot be asked in that mode.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -12,33 +14,47 @@ type Result<T> = std::result::Result<T, String>;
 type Cells = BTreeMap<String, BTreeMap<(String, String), (String, String)>>;
 
 pub fn run(with_vm: bool) -> Result<()> {
-    let binary = build()?;
+    let programs = [build("confinement")?, build("machines")?];
     let mut cells = Cells::new();
     let is_root = output(Command::new("id").arg("-u"))?.0.trim() == "0";
     if is_root {
-        take(&mut cells, "root", &mut Command::new(&binary))?;
-        // Where another user may read it; not below /tmp, which is the sandbox's private area. Ours alone, and new.
-        let name = format!("agent-mcp-matrix-{}", std::process::id());
-        let copy = std::path::Path::new("/var/tmp").join(name);
-        std::fs::create_dir(&copy).map_err(|error| error.to_string())?;
-        let copied = copy.join("confinement");
-        std::fs::copy(&binary, &copied).map_err(|error| error.to_string())?;
-        let mut user = Command::new("setpriv");
-        user.args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-            .arg(&copied);
-        take(&mut cells, "user", &mut user)?;
-        std::fs::remove_dir_all(&copy).map_err(|error| error.to_string())?;
+        for program in &programs {
+            take(&mut cells, "root", &mut Command::new(program))?;
+        }
+        as_nobody(&mut cells, &programs)?;
     } else {
-        take(&mut cells, "user", &mut Command::new(&binary))?;
+        for program in &programs {
+            take(&mut cells, "user", &mut Command::new(program))?;
+        }
     }
     if with_vm {
         for user in ["root", "user"] {
             let mut vm = Command::new(crate::root().join(".ci/vm"));
-            vm.args([user, "confinement", &binary]);
+            vm.args([user, "confinement", &programs[0]]);
             take(&mut cells, &format!("6.1 {user}"), &mut vm)?;
         }
     }
     print(&cells)
+}
+
+/// Where another user may read it; not below /tmp, which is the sandbox's private area. Ours alone, and new.
+fn as_nobody(cells: &mut Cells, programs: &[String]) -> Result<()> {
+    let name = format!("agent-mcp-matrix-{}", std::process::id());
+    let place = std::path::Path::new("/var/tmp").join(name);
+    std::fs::create_dir(&place).map_err(|error| error.to_string())?;
+    let result = programs
+        .iter()
+        .enumerate()
+        .try_for_each(|(index, program)| {
+            let copied = place.join(index.to_string());
+            std::fs::copy(program, &copied).map_err(|error| error.to_string())?;
+            let mut user = Command::new("setpriv");
+            user.args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+                .arg(&copied);
+            take(cells, "user", &mut user)
+        });
+    std::fs::remove_dir_all(&place).map_err(|error| error.to_string())?;
+    result
 }
 
 fn output(command: &mut Command) -> Result<(String, bool)> {
@@ -51,7 +67,7 @@ fn output(command: &mut Command) -> Result<(String, bool)> {
     Ok((text, output.status.success()))
 }
 
-fn build() -> Result<String> {
+fn build(test: &str) -> Result<String> {
     let (text, built) = output(Command::new("cargo").current_dir(crate::root()).args([
         "test",
         "--locked",
@@ -59,28 +75,39 @@ fn build() -> Result<String> {
         "-p",
         "sandbox-linux",
         "--test",
-        "confinement",
+        test,
         "--message-format=json",
     ]))?;
     let marker = "\"executable\":\"";
     text.lines()
-        .filter(|line| built && line.contains("\"name\":\"confinement\""))
+        .filter(|line| built && line.contains(&format!("\"name\":\"{test}\"")))
         .find_map(|line| line.split(marker).nth(1)?.split('"').next())
         .map(str::to_owned)
-        .ok_or_else(|| "the confinement test does not build".to_owned())
+        .ok_or_else(|| format!("the test {test} does not build"))
 }
 
 fn take(cells: &mut Cells, configuration: &str, command: &mut Command) -> Result<()> {
     let (text, _escapes_are_counted) = output(command.arg("--matrix"))?;
-    let column = cells.entry(configuration.to_owned()).or_default();
+    let mut rows = 0;
     for line in text.lines() {
         let words: Vec<&str> = line.trim_end().split('\t').collect();
-        if let ["matrix", row, way, verdict, control] = words[..] {
-            let key = (row.to_owned(), way.to_owned());
-            column.insert(key, (verdict.to_owned(), control.to_owned()));
-        }
+        let (column, key, answer) = match words[..] {
+            ["matrix", row, way, verdict, control] if matches!(way, "Once" | "Standing") => {
+                (configuration.to_owned(), (row, way), (verdict, control))
+            }
+            ["matrix", machine, row, way, verdict] => {
+                let column = format!("{configuration}, {machine}");
+                (column, (row, way), (verdict, "elsewhere"))
+            }
+            _ => continue,
+        };
+        rows += 1;
+        cells.entry(column).or_default().insert(
+            (key.0.to_owned(), key.1.to_owned()),
+            (answer.0.to_owned(), answer.1.to_owned()),
+        );
     }
-    if column.is_empty() {
+    if rows == 0 {
         return Err(format!("{configuration}: nothing ran"));
     }
     Ok(())
@@ -90,14 +117,21 @@ fn take(cells: &mut Cells, configuration: &str, command: &mut Command) -> Result
 fn print(cells: &Cells) -> Result<()> {
     let rows: std::collections::BTreeSet<_> =
         cells.values().flat_map(BTreeMap::keys).cloned().collect();
-    let (mut escapes, mut missing, mut passed, mut out_of_reach) = (0, 0, 0, 0);
-    let head: Vec<String> = cells.keys().map(|name| format!("{name:>9}")).collect();
+    let (mut escapes, mut missing, mut passed, mut out_of_reach, mut named) = (0, 0, 0, 0, 0);
+    for (number, configuration) in (1..).zip(cells.keys()) {
+        println!("({number}) {configuration}");
+    }
+    let head: Vec<String> = (1..=cells.len())
+        .map(|number| format!("{number:>6}"))
+        .collect();
     println!("{:<52} {:<9}{}", "attack", "way", head.concat());
     for key in &rows {
         let mut line = String::new();
         for (configuration, column) in cells {
             let (verdict, control) = match column.get(key) {
                 Some((verdict, control)) => (verdict.as_str(), control.as_str()),
+                // Machines that lack something are asked what read-only mode can be asked.
+                None if configuration.contains(", ") => ("-", ""),
                 None => ("none", ""),
             };
             match verdict {
@@ -106,18 +140,20 @@ fn print(cells: &Cells) -> Result<()> {
                     eprintln!("{configuration}: {} {}: {control}", key.0, key.1);
                 }
                 "none" => missing += 1,
+                "named" => named += 1,
                 _ if control == "passed" => passed += 1,
                 _ if control.starts_with("needs") => out_of_reach += 1,
                 _ => {}
             }
-            line.push_str(&format!("{verdict:>9}"));
+            line.push_str(&format!("{verdict:>6}"));
         }
         println!("{:<52} {:<9}{line}", key.0, key.1);
     }
     println!(
-        "{} rows: {escapes} escapes or broken rows, {missing} skips, {passed} controls passed, {out_of_reach} controls out of reach of \
-         that user or machine",
-        rows.len()
+        "{} rows on {} configurations: {escapes} escapes or broken rows, {missing} skips, {passed} controls passed, {out_of_reach} \
+         controls out of reach of that user or machine, {named} open where the report names the missing control",
+        rows.len(),
+        cells.len()
     );
     if escapes + missing > 0 {
         return Err("the matrix does not hold".to_owned());

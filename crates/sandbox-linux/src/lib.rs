@@ -6,9 +6,6 @@
 //! machine is changed, and no weaker sandbox is started silently: what is missing is in [`policy::sandbox::Enforcement`],
 //! and where the view cannot be confined at all nothing runs (`SANDBOX_UNAVAILABLE`).
 //!
-//! Not here yet: delegated
-//! cgroups, and naming what was denied.
-//!
 //! # For other programs
 //!
 //! The crate needs nothing of the agent: make a policy, [`confine`] an exact argv, decide about what is enforced, run.

@@ -356,6 +356,11 @@ fn check_policy(policy: &EffectivePolicy) -> Result<FilterChoice, SandboxError> 
         explain: Explain::On,
         memory_counted: false,
         quiet: false,
+        no_truncation: ll::version() < 3
+            && policy.roots().iter().any(|root| {
+                let rights = rights_of(policy, root);
+                rights.allows(Right::Delete) && !rights.allows(Right::Write)
+            }),
         alone: None,
     })
 }

@@ -1,7 +1,8 @@
 //! Exact level and missing list for every machine.
 
 use crate::support::machine::{MACHINES, Machine, named};
-use crate::support::world::world;
+use crate::support::matrix::{first_line, probe_argv};
+use crate::support::world::{text, world};
 use crate::support::{Spec, machine};
 use crate::support::{is_counted, is_root};
 use crate::{Checked, Test, read_only, run};
@@ -19,6 +20,10 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "x_net_private_needs_a_network_namespace",
         private_needs_a_network_namespace,
+    ),
+    (
+        "st_01_deleting_is_not_emptying_under_an_older_landlock",
+        deleting_is_not_emptying,
     ),
 ];
 
@@ -215,5 +220,41 @@ fn private_needs_a_network_namespace() -> Checked {
         );
     }
     assert!(survey(named("docker"), &spec).contains("network namespace"));
+    Ok(())
+}
+
+/// A root that may be deleted from cannot be mounted read-only, and Landlock tells truncation from writing only from its third
+/// version on. The control is a newer Landlock, and a root that may be written.
+fn deleting_is_not_emptying() -> Checked {
+    for (machine, rights, wanted) in [
+        ("landlock-2", "d", format!("ERRNO {}", libc::EACCES)),
+        ("landlock-3", "d", format!("ERRNO {}", libc::EACCES)),
+        ("landlock-2", "w", "OK 0".to_owned()),
+    ] {
+        if !named(machine).is_possible() {
+            continue;
+        }
+        for verb in ["truncate", "truncate-by-open"] {
+            let world = world();
+            let root = world.outside.join("granted");
+            std::fs::create_dir(&root).unwrap();
+            let file = root.join("file");
+            std::fs::write(&file, "content").unwrap();
+            let mut spec = Spec::new(&world.workspace, "r");
+            // Opening for truncation alone needs the right to read as well.
+            spec.mounts.push((root, format!("r{rights}")));
+            let argv = probe_argv(&[verb.to_owned(), text(&file)]);
+            let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+            let (_, out, errors) = run(named(machine), "--once", &spec, &argv);
+            let line = first_line(&out);
+            let fine = line == wanted || (rights == "w" && line.starts_with("OK"));
+            assert!(
+                fine,
+                "{verb} under {rights} on {machine}: {line:?} {errors}"
+            );
+            let emptied = std::fs::read(&file).unwrap().is_empty();
+            assert_eq!(emptied, rights == "w", "{verb} under {rights} on {machine}");
+        }
+    }
     Ok(())
 }

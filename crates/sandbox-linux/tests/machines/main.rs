@@ -50,6 +50,9 @@ fn main() -> ExitCode {
     if arguments.get(1).is_some_and(|word| word == "--server") {
         bare::server_main(&arguments[2], &arguments[3]);
     }
+    if arguments.get(1).is_some_and(|word| word == "--matrix") {
+        matrix::main();
+    }
     let mut trials: Vec<Trial> = [levels::TESTS, bare::TESTS]
         .into_iter()
         .flatten()

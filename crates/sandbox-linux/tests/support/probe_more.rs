@@ -48,13 +48,7 @@ pub fn attempt<'a>(what: &str, argument: &dyn Fn(usize) -> &'a str) -> Option<Tr
                 libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
             }))
         }
-        "capabilities" => std::fs::read_to_string("/proc/self/status").map(|status| {
-            let sets = status.lines().filter_map(|line| line.strip_prefix("Cap"));
-            let any = sets
-                .filter_map(|line| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok())
-                .fold(0, |sum, set| sum | set);
-            any.to_string()
-        }),
+        "capabilities" => capabilities(),
         // SAFETY: asks only.
         "parent" => Ok(unsafe { libc::getppid() }.to_string()),
         "foreign-abi" => foreign_abi(),
@@ -223,4 +217,29 @@ fn deep(base: &str) -> Tried {
         directory = call(libc::SYS_openat, [number, pointer(&name), 0, 0, 0, 0])?;
     }
     Ok("40".into())
+}
+
+/// How many capabilities there are in all sets together, the bounding set too. `/proc` may be closed.
+fn capabilities() -> std::io::Result<String> {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: i32,
+    }
+    let header = Header {
+        // `_LINUX_CAPABILITY_VERSION_3`: two words for each of the three sets.
+        version: 0x2008_0522,
+        pid: 0,
+    };
+    let mut sets = [0u32; 6];
+    // SAFETY: both structures have the kernel's layout for this version.
+    let result = unsafe { libc::syscall(libc::SYS_capget, &raw const header, sets.as_mut_ptr()) };
+    if result != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    let held: u32 = sets.iter().map(|set| set.count_ones()).sum();
+    // SAFETY: asks only.
+    let bounded = (0..64)
+        .filter(|number| unsafe { libc::prctl(libc::PR_CAPBSET_READ, *number, 0, 0, 0) } == 1);
+    Ok((held as usize + bounded.count()).to_string())
 }

@@ -8,6 +8,7 @@ use policy::sandbox::{ProcessEnd, ProcessOutcome, ProcessRequest, ProgramClass, 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 pub const TESTS: &[(&str, Test)] = &[
     (
@@ -50,9 +51,18 @@ fn approved(spec: &mut Spec, world: &World, name: &str, content: &[u8]) -> PathB
     path
 }
 
+/// Written by another process: a descriptor of ours that is open for writing could be inherited by a child that another test
+/// starts at that moment, and nothing can execute the file as long as that child has not executed its program.
 fn write_program(path: &Path, content: &[u8]) {
-    fs::write(path, content).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    use std::io::Write as _;
+    let mut writer = Command::new("/bin/sh")
+        .args(["-c", "cat > \"$1\" && chmod 755 \"$1\"", "sh"])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    writer.stdin.take().unwrap().write_all(content).unwrap();
+    assert!(writer.wait().unwrap().success());
 }
 
 fn entry(spec: &Spec, path: &Path, class: ProgramClass) -> ProcessRequest {

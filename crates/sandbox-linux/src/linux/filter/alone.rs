@@ -237,6 +237,12 @@ const OPENED_AT: Check = opened!(2, 3);
 #[cfg(target_arch = "x86_64")]
 const OPENED: Check = opened!(1, 2);
 
+/// What Landlock does not cover below its third version. With namespaces it is needed where a root may be deleted from and
+/// not written, because such a mount cannot be read-only.
+pub(super) fn truncation() -> impl Iterator<Item = &'static Rule> {
+    NO_TRUNCATION.iter().chain(NO_TRUNCATION_OLDER)
+}
+
 /// The rules for this machine and mode.
 pub(super) fn rules(alone: Alone) -> impl Iterator<Item = &'static Rule> {
     let if_so = |yes: bool, rules: &'static [Rule]| if yes { rules } else { &[] };
@@ -244,7 +250,6 @@ pub(super) fn rules(alone: Alone) -> impl Iterator<Item = &'static Rule> {
         .iter()
         .chain(if_so(alone.metadata, NO_METADATA))
         .chain(if_so(alone.metadata, NO_METADATA_OLDER))
-        .chain(if_so(alone.landlock < 3, NO_TRUNCATION))
-        .chain(if_so(alone.landlock < 3, NO_TRUNCATION_OLDER))
+        .chain(truncation().filter(move |_| alone.landlock < 3))
         .chain(if_so(alone.landlock < 6, NO_SIGNALS))
 }

@@ -232,6 +232,7 @@ mod tests {
             explain: Explain::Off,
             memory_counted: loopback,
             quiet: false,
+            no_truncation: !loopback,
             alone: None,
         })
     }

@@ -27,6 +27,8 @@ pub(crate) struct FilterChoice {
     pub(crate) memory_counted: bool,
     /// Nobody can be asked: `connect` is refused instead.
     pub(crate) quiet: bool,
+    /// A root may be deleted from but not written, and Landlock is too old to tell truncation from either.
+    pub(crate) no_truncation: bool,
     /// Programs share the machine's namespaces, so the filter does some of their work.
     pub(crate) alone: Option<Alone>,
 }

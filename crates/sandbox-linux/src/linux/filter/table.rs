@@ -577,10 +577,18 @@ pub(super) fn rules(choice: FilterChoice) -> Vec<(u32, Action)> {
         // Pairs and pipes need no address, and only `connect` can name a socket outside.
         rules.insert(libc::SYS_connect as u32, Action::Refuse(EACCES));
     }
-    for rule in choice.alone.into_iter().flat_map(super::alone::rules) {
+    for rule in replacing(choice) {
         rules.insert(rule.number as u32, rule.action);
     }
     rules.into_iter().collect()
+}
+
+/// Rules that stand in place of the common ones.
+fn replacing(choice: FilterChoice) -> impl Iterator<Item = &'static Rule> {
+    let alone = choice.alone.into_iter().flat_map(super::alone::rules);
+    super::alone::truncation()
+        .filter(move |_| choice.no_truncation)
+        .chain(alone)
 }
 
 fn all(choice: FilterChoice) -> impl Iterator<Item = Rule> {
@@ -633,8 +641,17 @@ impl Condition {
 /// The error number with which this call is refused, as the compiled filter says it; for init, which answers in its place.
 /// Does not allocate.
 pub(crate) fn refusal(choice: FilterChoice, number: i32, arguments: &[u64; 6]) -> Option<i32> {
-    let rule = all(choice).find(|rule| rule.number == libc::c_long::from(number));
-    let verdict = match rule.map(|rule| rule.action) {
+    let number = libc::c_long::from(number);
+    let action = replacing(choice)
+        .filter(|rule| rule.number == number)
+        .last()
+        .map(|rule| rule.action)
+        .or_else(|| {
+            all(choice)
+                .find(|rule| rule.number == number)
+                .map(|rule| rule.action)
+        });
+    let verdict = match action {
         None | Some(Action::Allow | Action::Ask) => Verdict::Allow,
         Some(Action::Refuse(errno)) => Verdict::Refuse(errno),
         Some(Action::Check(check)) => check
@@ -664,6 +681,7 @@ mod tests {
             explain: crate::exec::Explain::Off,
             memory_counted: bits & 4 != 0,
             quiet: false,
+            no_truncation: false,
             alone: None,
         })
     }

@@ -134,25 +134,25 @@ pub const MORE: &[Row] = &[
         "sec_inv_06_udp_by_sendmsg",
         |w| vec!["udp-sendmsg".into(), w.udp.to_string()],
         Succeeds,
-        &[EACCES, EAFNOSUPPORT],
+        &[EACCES, EAFNOSUPPORT, libc::EPROTONOSUPPORT],
     ),
     row(
         "sec_inv_06_udp_lite",
         p!["socket", libc::AF_INET, libc::SOCK_DGRAM, 136],
         MachineMayLack("UDP-Lite"),
-        &[EACCES, EAFNOSUPPORT],
+        &[EACCES, EAFNOSUPPORT, libc::EPROTONOSUPPORT],
     ),
     row(
         "sec_inv_06_sctp",
         p!["socket", libc::AF_INET, libc::SOCK_STREAM, 132],
         MachineMayLack("SCTP"),
-        &[EACCES, EAFNOSUPPORT],
+        &[EACCES, EAFNOSUPPORT, libc::EPROTONOSUPPORT],
     ),
     row(
         "sec_inv_06_dccp",
         p!["socket", libc::AF_INET, 6, 33],
         MachineMayLack("DCCP"),
-        &[EACCES, EAFNOSUPPORT],
+        &[EACCES, EAFNOSUPPORT, libc::EPROTONOSUPPORT],
     ),
     // What must be so, with nothing to compare.
     Row {
