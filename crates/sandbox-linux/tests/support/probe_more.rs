@@ -219,7 +219,7 @@ fn deep(base: &str) -> Tried {
     Ok("40".into())
 }
 
-/// How many capabilities there are in all sets together, the bounding set too. `/proc` may be closed.
+/// How many capabilities there are in all sets together, and in the bounding set. `/proc` may be closed.
 fn capabilities() -> std::io::Result<String> {
     #[repr(C)]
     struct Header {
@@ -241,5 +241,5 @@ fn capabilities() -> std::io::Result<String> {
     // SAFETY: asks only.
     let bounded = (0..64)
         .filter(|number| unsafe { libc::prctl(libc::PR_CAPBSET_READ, *number, 0, 0, 0) } == 1);
-    Ok((held as usize + bounded.count()).to_string())
+    Ok(format!("{held} held, {} bounded", bounded.count()))
 }

@@ -169,7 +169,11 @@ pub const MORE: &[Row] = &[
     },
     Row {
         control: Control::None,
-        ..works("sec_inv_10_no_capabilities", p!["capabilities"], "OK 0")
+        ..works(
+            "sec_inv_10_no_capabilities",
+            p!["capabilities"],
+            "OK 0 held, 0 bounded",
+        )
     },
     Row {
         control: Control::None,
