@@ -1,9 +1,11 @@
-//! One entry for the chores of this repository: `cargo xtask requirements [--check]`, `cargo xtask bench [NAME…]`,
+//! One entry for the chores of this repository: `cargo xtask requirements [--check]`, `cargo xtask attacks`, `cargo xtask matrix`,
+//! `cargo xtask soak`, `cargo xtask bench [NAME…]`,
 //! `cargo xtask release`, `cargo xtask soak [--runs N]`.
 //!
 //! Absent here: nothing of the product depends on this crate, and it depends on nothing of the product.
 #![forbid(unsafe_code)]
 
+mod attacks;
 mod bench;
 mod matrix;
 mod release;
@@ -18,6 +20,7 @@ fn main() -> ExitCode {
     let result = match words.as_slice() {
         ["requirements"] => requirements::write(),
         ["requirements", "--check"] => requirements::check(),
+        ["attacks"] => attacks::check(),
         ["bench", names @ ..] => bench::run(names),
         ["release"] => release::build(),
         ["soak", options @ ..] => soak::run(options),
@@ -25,7 +28,7 @@ fn main() -> ExitCode {
         ["matrix", "--vm"] => matrix::run(true),
         _ => {
             eprintln!(
-                "usage: cargo xtask requirements [--check] | release | matrix [--vm] | soak [--runs N] | bench [p1 peers p2 many p3 p4 p7 p8 rss …]"
+                "usage: cargo xtask requirements [--check] | attacks | release | matrix [--vm] | soak [--runs N] | bench [p1 peers p2 many p3 p4 p7 p8 rss …]"
             );
             return ExitCode::from(2);
         }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
@@ -53,10 +54,13 @@ pub fn world() -> World {
     let stream = UnixListener::bind(outside.join("stream.sock")).unwrap();
     let inside = UnixListener::bind(workspace.join("host.sock")).unwrap();
     let datagram = UnixDatagram::bind(outside.join("dgram.sock")).unwrap();
-    for listener in [stream.try_clone().unwrap(), inside] {
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let name = abstract_name(tcp.local_addr().unwrap().port());
+    let unnamed = std::os::unix::net::SocketAddr::from_abstract_name(name).unwrap();
+    let unnamed = UnixListener::bind_addr(&unnamed).unwrap();
+    for listener in [stream.try_clone().unwrap(), inside, unnamed] {
         std::thread::spawn(move || answer_unix(&listener));
     }
-    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let (tcp_port, udp_port) = (
         tcp.local_addr().unwrap().port(),
@@ -89,6 +93,11 @@ pub fn world() -> World {
         canary,
         _keep: (stream, datagram, fifo),
     }
+}
+
+/// The listener without a path, named after the world's own port.
+pub fn abstract_name(port: u16) -> String {
+    format!("agent-mcp-test-{port}")
 }
 
 fn answer_unix(listener: &UnixListener) {

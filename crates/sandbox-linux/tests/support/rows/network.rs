@@ -24,6 +24,17 @@ pub const ROWS: &[Row] = &[
         &[EACCES],
     ),
     row(
+        "sec_inv_06_abstract_socket_outside",
+        |w| {
+            vec![
+                "abstract".into(),
+                crate::support::world::abstract_name(w.tcp),
+            ]
+        },
+        Succeeds,
+        &[ECONNREFUSED],
+    ),
+    row(
         "sec_inv_06_own_loopback_too",
         p!["loopback"],
         Succeeds,
