@@ -475,3 +475,67 @@ fn x_net_local_endpoints_work_and_are_audited() {
     assert!(exits[0].contains("\"bytes_in\":7"), "{}", exits[0]);
     assert!(exits[1].contains("\"relayed\":[]"), "{}", exits[1]);
 }
+
+/// Issue 3, item 6; users.md 12: what was refused is said with its reason in both languages, reported and audited.
+#[test]
+fn dc_3_denials_are_explained_in_both_languages() {
+    if !can_confine() {
+        return;
+    }
+    let workspace = tempfile::tempdir().unwrap();
+    // Not below /tmp or /var/tmp: one of them is the sandbox's private area.
+    let home = std::env::var_os("HOME").expect("a home directory");
+    let outside = tempfile::tempdir_in(home).unwrap();
+    let secret = outside.path().join("secret");
+    std::fs::write(&secret, "x").unwrap();
+    let script = format!(
+        "cat {}; touch /usr/new; exec 3<>/dev/tcp/192.0.2.1/80",
+        secret.display()
+    );
+    let argv = ["bash", "-c", &script];
+    for (lang, write, network, opening) in [
+        (
+            "en",
+            "writing /usr/new was refused",
+            "sandbox.network.access is none",
+            "opening ",
+        ),
+        (
+            "ja",
+            "/usr/new への書き込みは拒否されました",
+            "sandbox.network.access が none です",
+            " を開くこと",
+        ),
+    ] {
+        // Opens are looked at, because not every machine has a tripwire.
+        let run = exec_with(
+            workspace.path(),
+            &["--explain", "opens", "--lang", lang],
+            &argv,
+        );
+        assert_ne!(run.code, Some(0));
+        let ours = |wanted: &str| {
+            run.err
+                .lines()
+                .any(|line| line.starts_with("agent-mcp: ") && line.contains(wanted))
+        };
+        assert!(ours(write) && ours(network), "{}", run.err);
+        assert!(
+            ours(opening) && ours(secret.to_str().unwrap()),
+            "{}",
+            run.err
+        );
+        let quiet = exec_with(workspace.path(), &["--explain", "off"], &argv);
+        assert!(!quiet.err.contains("agent-mcp: "), "{}", quiet.err);
+    }
+    let argv = argv.map(std::ffi::OsStr::new);
+    let (_, report, audit) = reported(workspace.path(), &["--explain", "opens"], &argv);
+    let denials = report["denials"].as_array().unwrap();
+    assert_eq!(report["explanation"], "on");
+    assert!(denials.iter().any(|denial| denial["target"] == "/usr/new"
+        && denial["operation"] == "write"
+        && denial["rule"] == "runtime"));
+    let recorded = events(&audit);
+    let recorded = recorded.iter().filter(|event| **event == "policy.deny");
+    assert_eq!(recorded.count(), denials.len());
+}

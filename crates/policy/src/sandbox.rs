@@ -518,7 +518,7 @@ impl Relayed {
 /// Something the sandbox denied a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Denial {
-    /// `open`, `write`, `create`, `delete`, `rename`, `link`, `change`, `execute`, `bind`, `connect`, `socket`, or `call`.
+    /// `look`, `open`, `write`, `create`, `delete`, `rename`, `link`, `change`, `execute`, `bind`, `connect`, `socket`, or `call`.
     pub operation: String,
     /// Path, address, kind of socket, or name of a system call.
     pub target: String,

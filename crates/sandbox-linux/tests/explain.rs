@@ -217,7 +217,7 @@ fn refused_calls_are_explained() -> Checked {
 fn explaining_changes_no_answer() -> Checked {
     let workspace = temporary();
     let spec = Spec::new(workspace.path(), "rwd");
-    let script = "exec 2>&1; echo > /usr/x; mkdir /opt/x; rm /etc/passwd; cat /root/x; unshare -n true; ln -s a /b; \
+    let script = "exec 2>&1; echo > /usr/x; mkdir /not-there/x; rm /etc/passwd; cat /root/x; unshare -n true; ln -s a /b; \
                   chmod u+s own; > made; chmod u+s made; ls -l made | cut -c1-10; /nonexistent; exit 3";
     let argv = ["/bin/sh", "-c", script];
     let plain = once(&spec, "off", &argv);
@@ -258,6 +258,107 @@ fn opens_are_explained_when_asked_for() -> Checked {
     has(&report.told, "open", &secret, "granted roots")
 }
 
+/// Whether this machine lets us have the device of the tripwire.
+fn has_tripwire() -> bool {
+    let options = || {
+        std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/fuse")
+    };
+    options().is_ok()
+}
+
+/// Without `opens` too: names that are not there are seen with their whole path, whether the host has them or not, also beside
+/// the workspace and through links of the program's own; and it is said when they cannot be seen.
+fn missing_names_are_seen() -> Checked {
+    let workspace = temporary();
+    let outside = temporary();
+    std::fs::write(outside.path().join("secret"), "x").unwrap();
+    let spec = Spec::new(workspace.path(), "rwd");
+    let secret = text(&outside.path().join("secret"));
+    let script = format!(
+        "cat {secret}; cat /root/.ssh/id_rsa; test -f /home/nobody/x; cd /opt/a/b; ln -s {secret} l; cat l; \
+         ls / /home /var >/dev/null || echo no; cat {}",
+        "/srv/x".repeat(600),
+    );
+    for way in WAYS {
+        let told = shell(way, &spec, &script);
+        if !has_tripwire() {
+            let report = once(&spec, "on", &["/bin/true"]);
+            assert_eq!(report.explanation, "partial");
+            return none_of(&told, &["look", "open"]);
+        }
+        has(&told, "open", &secret, "granted roots")?;
+        has(&told, "open", "/root/.ssh/id_rsa", "granted roots")?;
+        has(&told, "look", "/home/nobody/x", "granted roots")?;
+        has(&told, "look", "/opt/a/b", "granted roots")?;
+        let through_link = told.iter().find(|line| line.1 == text(outside.path()));
+        assert!(through_link.is_some(), "{told:?}");
+        assert!(told.iter().any(|line| line.1.len() > 3000), "{told:?}");
+        std::fs::remove_file(workspace.path().join("l")).unwrap();
+    }
+    assert_eq!(once(&spec, "on", &["/bin/true"]).explanation, "on");
+    Ok(())
+}
+
+/// Init is the tripwire's server and connects for programs: a socket's path that leads there must not make it wait for
+/// itself, whichever way it leads.
+fn sockets_outside_do_not_stop_init() -> Checked {
+    for way in WAYS {
+        let workspace = temporary();
+        let spec = Spec::new(workspace.path(), "rwd");
+        let link = workspace.path().join("link");
+        std::os::unix::fs::symlink("/root/none/socket", &link).unwrap();
+        let probe = text(&support::this_program());
+        for path in ["/root/socket", "/var/run/none/socket", &text(&link)] {
+            let ran = support::confined(way, &spec, &[&probe, "--probe", "unix", path]);
+            assert_eq!(
+                ran.stdout.trim(),
+                format!("ERRNO {}", libc::ENOENT),
+                "{path}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Many threads that look for many names leave init time for its other work: the time limit still ends them.
+fn a_flood_of_looks_starves_nothing() -> Checked {
+    let workspace = temporary();
+    let spec = Spec::new(workspace.path(), "rwd");
+    let flood =
+        "for t in 1 2 3 4; do (i=0; while :; do test -f /root/$t$i; i=$((i+1)); done) & done; wait";
+    let output = once_command(&spec, &["/bin/sh", "-c", flood])
+        .env("ONCE_TIMEOUT_MS", "700")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(124), "{output:?}");
+    let sandbox = standing(&spec);
+    let mut request = support::shell(&spec, flood);
+    request.timeout = std::time::Duration::from_millis(700);
+    let outcome = sandbox.run(&request).unwrap();
+    assert_eq!(outcome.end, policy::sandbox::ProcessEnd::TimedOut);
+    assert!(outcome.denials.len() <= 512);
+    let after = sandbox.run(&support::shell(&spec, "exit 3")).unwrap();
+    assert_eq!(after.end.exit_code(), 3);
+    sandbox.end().unwrap();
+    Ok(())
+}
+
+/// A program's own filter on top of ours, and programs that are stopped while init has their call.
+fn programs_with_filters_and_stopped_ones_go_on() -> Checked {
+    let workspace = temporary();
+    let spec = Spec::new(workspace.path(), "rwd");
+    let script = "(while :; do > f; rm f; done) & p=$!; for i in 1 2 3 4 5 6 7 8; do kill -STOP $p; kill -CONT $p; done; \
+                  kill -STOP $p; mkdir d && rmdir d && kill -KILL $p && echo fine";
+    for way in WAYS {
+        let ran = support::confined(way, &spec, &["/bin/sh", "-c", script]);
+        assert!(ran.stdout.contains("fine"), "{ran:?}");
+    }
+    Ok(())
+}
+
 fn main() -> ExitCode {
     support::take_over();
     let tests: &[(&str, Test)] = &[
@@ -273,6 +374,19 @@ fn main() -> ExitCode {
         ("refused_calls_are_explained", refused_calls_are_explained),
         ("explaining_changes_no_answer", explaining_changes_no_answer),
         ("floods_are_bounded", floods_are_bounded),
+        ("missing_names_are_seen", missing_names_are_seen),
+        (
+            "sockets_outside_do_not_stop_init",
+            sockets_outside_do_not_stop_init,
+        ),
+        (
+            "a_flood_of_looks_starves_nothing",
+            a_flood_of_looks_starves_nothing,
+        ),
+        (
+            "programs_with_filters_and_stopped_ones_go_on",
+            programs_with_filters_and_stopped_ones_go_on,
+        ),
         (
             "opens_are_explained_when_asked_for",
             opens_are_explained_when_asked_for,

@@ -41,7 +41,7 @@ pub(super) fn say(terminal: &Terminal<'_>, policy: &EffectivePolicy, report: &Ex
 /// Programs look for many files by habit. A missing one is worth a line when the command failed and the host has it.
 fn matters(denial: &Denial, failed: bool) -> bool {
     match denial.operation.as_str() {
-        "open" => failed && is_on_host(denial),
+        "open" | "look" => failed && is_on_host(denial),
         // Shells try a name in every directory.
         "execute" => is_on_host(denial),
         // Nothing was waiting there: the sandbox is the reason only if a service of the host was meant.
@@ -62,6 +62,7 @@ fn is_on_host(denial: &Denial) -> bool {
 
 fn operation(denial: &Denial) -> Message {
     Message::new(match denial.operation.as_str() {
+        "look" => "denied.what.look",
         "write" => "denied.what.write",
         "create" => "denied.what.create",
         "delete" => "denied.what.delete",
@@ -137,6 +138,7 @@ mod tests {
     fn habits_are_not_shown_and_changes_always_are() {
         let missing = "/no such directory/file";
         assert!(!matters(&denial("open", missing), true));
+        assert!(!matters(&denial("look", "/"), false));
         assert!(!matters(&denial("open", "/"), false));
         assert!(matters(&denial("open", "/"), true));
         assert!(matters(&denial("write", missing), false));

@@ -8,6 +8,8 @@ use super::sys::{Errno, Fd, Result, file, process, seccomp, socket};
 
 /// An address as the kernel takes it, at most.
 const MOST_ADDRESS: usize = 128;
+/// A look into the kernel's memory fails when something is renamed at the same moment; then it is repeated.
+const CACHED_TRIES: u32 = 16;
 /// `PIDFD_THREAD`, Linux 6.9.
 const PIDFD_THREAD: u32 = libc::O_EXCL as u32;
 
@@ -195,14 +197,24 @@ fn open_socket_file(
         directory.text(b"/cwd");
         file::open_at(Fd::CWD, directory.as_c_str(), file::O_PATH_CLOEXEC, 0)?
     };
-    let found = file::open_resolved(base, path, file::O_PATH_CLOEXEC, resolve);
-    file::close(base);
-    found.map_err(|errno| {
-        if errno.0 == libc::ELOOP {
-            Errno(libc::EACCES)
-        } else {
-            errno
+    // Never by asking a file system: one that hangs would hang init, and of the tripwire init is the server. Sockets in the
+    // private area are in the kernel's memory; of others nothing is lost but the difference between two refusals.
+    // The process tree is always answered by the kernel, and leads nowhere else without its own links.
+    if !path.to_bytes().starts_with(b"/proc/") {
+        resolve |= file::RESOLVE_CACHED;
+    }
+    let mut found = Err(Errno(libc::EAGAIN));
+    for _ in 0..CACHED_TRIES {
+        found = file::open_resolved(base, path, file::O_PATH_CLOEXEC, resolve);
+        if found != Err(Errno(libc::EAGAIN)) {
+            break;
         }
+    }
+    file::close(base);
+    found.map_err(|errno| match errno.0 {
+        libc::ELOOP => Errno(libc::EACCES),
+        libc::EAGAIN => Errno(libc::ENOENT),
+        _ => errno,
     })
 }
 

@@ -106,10 +106,13 @@ fn serve() -> Result<(), Errno> {
     message[2..].copy_from_slice(&init.pid.to_ne_bytes());
     let told = socket::send(CONTROL, &message, &[init.pidfd]);
     if told.is_ok() {
+        memory::wait_while(&launch.shared.apart, 0, Some(10_000));
+        launch.shared.let_go_of_tripwire();
         guard(&init)?;
     }
     // Its end is the end of the whole tree. One that has ended already is what is wanted.
     let _ended = process::signal_pidfd(init.pidfd, libc::SIGKILL, 0);
+    launch.shared.let_go_of_tripwire();
     while process::wait(init.pid, 0) == Err(Errno(libc::EINTR)) {}
     match launch.shared.failure() {
         Some(failure) => fail(failure),

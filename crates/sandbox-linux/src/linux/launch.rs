@@ -2,6 +2,7 @@
 
 use super::cgroup::Places;
 use super::explain::table::Table;
+use super::explain::tripwire;
 use super::failure::{At as _, Failure, Stage};
 use super::filter::compile;
 use super::plan::{Bind, Owner, Plan, Step};
@@ -10,6 +11,7 @@ use super::relay;
 use super::shared::Shared;
 use super::sys::{Errno, Fd, file, landlock, memory, mount, process, signal};
 use super::{bare, confine, root, serve, supervisor, terminal};
+use crate::exec::Explain;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -127,7 +129,7 @@ impl<'p> Launch<'p> {
             Err(_) => {
                 // The file system cannot translate owners, or the caller's own namespace has no such user. Then the
                 // owner's own kernel id, without any capability; reported as a missing control.
-                discard(pid, pidfd);
+                self.discard(pid, pidfd);
                 self.shared.forget_trees();
                 let (pid, pidfd) = self.clone_init(standing)?;
                 let owner = self.plan.owner;
@@ -139,7 +141,7 @@ impl<'p> Launch<'p> {
                         ends_with: libc::SIGKILL,
                     }),
                     Err(failure) => {
-                        discard(pid, pidfd);
+                        self.discard(pid, pidfd);
                         Err(failure)
                     }
                 }
@@ -180,6 +182,14 @@ impl<'p> Launch<'p> {
         result?;
         memory::publish(&self.shared.identity, 1);
         Ok(())
+    }
+
+    fn discard(&self, pid: i32, pidfd: Fd) {
+        // The process is our own child and not reaped yet, so both calls can only fail when it is gone already.
+        let _gone = process::kill(pid, libc::SIGKILL);
+        self.shared.let_go_of_tripwire();
+        let _reaped = process::wait(pid, 0);
+        file::close(pidfd);
     }
 
     /// Opens every granted root with the caller's rights, its owner translated to the sandbox's user.
@@ -224,13 +234,6 @@ impl<'p> Launch<'p> {
         mount::restrict(tree, bind.attributes)?;
         Ok(tree)
     }
-}
-
-fn discard(pid: i32, pidfd: Fd) {
-    // The process is our own child and not reaped yet, so both calls can only fail when it is gone already.
-    let _gone = process::kill(pid, libc::SIGKILL);
-    let _reaped = process::wait(pid, 0);
-    file::close(pidfd);
 }
 
 /// Writes one id as another into a new user namespace, and returns the namespace.
@@ -294,6 +297,7 @@ extern "C" fn init(launch: *mut u8) -> ! {
         Err(failure) => failure,
     };
     launch.shared.fail(failure);
+    memory::publish(&launch.shared.apart, -1);
     if let Role::Once { done, .. } = launch.role {
         ring(done);
     }
@@ -330,6 +334,12 @@ fn run_init(launch: &Launch<'_>) -> Result<Never, Failure> {
             file::write(fd, map.as_bytes()).at(Stage::Identity)?;
             file::close(fd);
         }
+    }
+    if plan.filter.explain != Explain::Off
+        && let Ok(device) = tripwire::open()
+    {
+        // Here, because it must be opened inside the namespace and, where only root may, before the change of user.
+        shared.tripwire.store(device.0 + 1, Ordering::Release);
     }
     if plan.landlock > 0 {
         let ruleset = landlock::create(plan.landlock).at(Stage::LandlockRules)?;
@@ -494,13 +504,14 @@ fn run_command(launch: &Launch<'_>) -> Result<Refused, Failure> {
         return Err(Errno(libc::ETIMEDOUT)).at(Stage::Command);
     }
     confine::apply_landlock(shared.ruleset())?;
-    if let Err(errno) = file::change_directory(directory) {
-        return Ok(Refused::Directory(errno.0));
-    }
     if let Some(far) = terminal {
         terminal::stand_on(*far).at(Stage::Terminal)?;
     }
+    // Before any path outside is looked up: nobody may wait for the tripwire's server and keep its device open.
     confine::leave_nothing().at(Stage::Descriptors)?;
+    if let Err(errno) = file::change_directory(directory) {
+        return Ok(Refused::Directory(errno.0));
+    }
     // SAFETY: the arrays were made by `StringArray` and live as long as `launch`.
     Ok(unsafe { super::program::execute(program) })
 }

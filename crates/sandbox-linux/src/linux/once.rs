@@ -205,10 +205,15 @@ fn attempt(
         // Init builds the root meanwhile, so that waiting for the disk costs nothing.
         let enforcement = enforcement::of(plan, init.separated);
         if let Err(error) = before(&enforcement) {
-            reap(&init);
+            reap(launch.shared, &init);
             return Err(error.into());
         }
         memory::publish(&launch.shared.recorded, 1);
+        if plan.bare.is_none() {
+            memory::wait_while(&launch.shared.apart, 0, Some(10_000));
+        }
+        let tripwire = launch.shared.tripwire().is_some();
+        launch.shared.let_go_of_tripwire();
         let deadline = request.timeout.map(|timeout| started + timeout);
         if let Some(terminal) = &mut terminal {
             terminal.enter();
@@ -224,7 +229,7 @@ fn attempt(
         // Once init has said that everything else is gone, all that is left is the kernel's own tidying of the
         // namespaces, which nobody needs to wait for: init has no code of ours left to run but its exit.
         if plan.bare.is_some() || launch.shared.ended.load(Ordering::Acquire) == 0 {
-            reap(&init);
+            reap(launch.shared, &init);
         } else {
             // Reaped now if it is that fast, else by whoever reaps us.
             let _reaped = process::wait(init.pid, libc::WNOHANG);
@@ -252,7 +257,7 @@ fn attempt(
             tell::denials(policy, &plan.places, table, &Counts::default());
         Ok(ExecReport {
             end,
-            explanation: tell::explanation(plan),
+            explanation: tell::explanation(plan, tripwire),
             denials,
             omitted_denials,
             enforcement,
@@ -482,9 +487,10 @@ fn forward(shared: &Shared, number: i32) {
 }
 
 /// Ends whatever still runs and waits for init, whose end is the end of the whole tree.
-fn reap(init: &Init) {
+fn reap(shared: &Shared, init: &Init) {
     // Until then it uses our memory. An init that has ended already is what is wanted.
     let _ended = process::signal_pidfd(init.pidfd, init.ends_with, 0);
+    shared.let_go_of_tripwire();
     while process::wait(init.pid, 0) == Err(Errno(libc::EINTR)) {}
     file::close(init.pidfd);
 }

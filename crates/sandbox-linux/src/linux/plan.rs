@@ -6,6 +6,7 @@
 use super::bare::plan::Bare;
 use super::environment;
 use super::explain::places::{Place, places};
+use super::explain::tripwire::{self, Node};
 use super::filter::FilterChoice;
 use super::protect;
 use super::relay::{self, Reach};
@@ -107,6 +108,8 @@ pub(crate) enum Step {
     Terminals(CString),
     Private(CString),
     Bind(Bind),
+    /// A directory of what is not granted, with the tripwire. Without one it is not made for its own sake.
+    Outside(CString),
     /// Binds a directory onto itself, so that it cannot be renamed away.
     Pin(CString),
     /// The same, read-only.
@@ -133,6 +136,7 @@ impl Step {
             Self::Terminals(path) => ("devpts", path),
             Self::Private(path) => ("private area", path),
             Self::Bind(bind) => ("bind", &bind.source),
+            Self::Outside(path) => ("tripwire", path),
             Self::Pin(path) => ("pin", path),
             Self::Protect(path) | Self::ProtectLink { path, .. } => ("protect", path),
             Self::Mask { path, .. } => ("mask", path),
@@ -177,6 +181,8 @@ pub(crate) struct Plan {
     pub(crate) reach: Reach,
     /// What stands where, for explaining.
     pub(crate) places: Vec<Place>,
+    /// What exists in the tripwire.
+    pub(crate) nodes: Vec<Node>,
     /// For whoever made the plan: what there was to protect.
     #[serde(skip)]
     pub(crate) record: protect::Record,
@@ -412,6 +418,7 @@ pub(crate) fn plan(policy: &EffectivePolicy) -> Result<Plan, SandboxError> {
         made: BTreeSet::new(),
         mounted: Vec::new(),
     };
+    outside(&mut builder, policy);
     own_parts(&mut builder, policy, &private);
     let facts = Facts {
         user: owner.user,
@@ -426,6 +433,7 @@ pub(crate) fn plan(policy: &EffectivePolicy) -> Result<Plan, SandboxError> {
     let processes = u64::from(policy.resources().process_limit) + 2;
     Ok(Plan {
         places: places(&builder.steps),
+        nodes: tripwire::nodes(&builder.steps),
         steps: builder.steps,
         environment: environment::environment(policy, &private, |name| std::env::var_os(name)),
         private,
@@ -452,6 +460,19 @@ pub(crate) fn plan(policy: &EffectivePolicy) -> Result<Plan, SandboxError> {
 
 fn look(path: &Path) -> Result<Metadata, SandboxError> {
     std::fs::symlink_metadata(path).map_err(|_| bad_root(Code::FileNotFound, "sandbox root", path))
+}
+
+/// Where nothing is granted but, perhaps, something below.
+fn outside(builder: &mut Builder, policy: &EffectivePolicy) {
+    for path in tripwire::COVERED.iter().map(Path::new) {
+        if !policy
+            .roots()
+            .iter()
+            .any(|root| path.starts_with(&root.path))
+        {
+            builder.steps.push(Step::Outside(relative(path)));
+        }
+    }
 }
 
 /// What is the sandbox's own: proc, terminals, private area, and the directories programs expect.

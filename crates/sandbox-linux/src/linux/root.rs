@@ -1,5 +1,6 @@
 //! Builds the new root from the plan, and the Landlock rules with it. Runs in a child that shares memory.
 
+use super::explain::tripwire::{self, Server};
 use super::failure::{At as _, Failure, Stage};
 use super::plan::{Bind, HOME, Plan, SHARED_MEMORY, Step, mask_source};
 use super::shared::Shared;
@@ -49,18 +50,78 @@ pub(crate) fn build(
     // On top of the old root, so that it can be pivoted to; names still resolve in the old one.
     mount::attach(root, Fd::CWD, c"/").at(Stage::RootFilesystem)?;
     file::change_directory_to(root).at(Stage::RootFilesystem)?;
+    let server = shared.tripwire().map(|device| Server {
+        device,
+        nodes: &plan.nodes,
+        owner: plan.owner,
+    });
+    let stand_in = match &server {
+        Some(server) => match lay_tripwire(server, root) {
+            Ok(stand_in) => Some(stand_in),
+            Err(_) => {
+                shared.let_go_of_tripwire();
+                None
+            }
+        },
+        None => None,
+    };
+    let built = fill(plan, shared, &rules, root, stand_in.is_some());
+    if let Some(stand_in) = stand_in {
+        tripwire::dismiss(stand_in);
+    }
+    built?;
+    file::close(root);
+    Ok(())
+}
+
+/// Mounts it where its directories can be taken from. The number of the process that answers for init meanwhile.
+fn lay_tripwire(server: &Server<'_>, root: Fd) -> Result<i32> {
+    let tree = tripwire::mount(server.device, server.owner, NOTHING_RUNS | mount::RDONLY)?;
+    let attached = file::make_directory(root, tripwire::WORKPLACE, 0o755)
+        .and_then(|()| mount::attach(tree, root, tripwire::WORKPLACE));
+    file::close(tree);
+    attached?;
+    tripwire::stand_in(server)
+}
+
+fn fill(
+    plan: &Plan,
+    shared: &Shared,
+    rules: &Rules,
+    root: Fd,
+    tripwire: bool,
+) -> std::result::Result<(), Failure> {
     for (index, step) in plan.steps.iter().enumerate() {
-        make(plan, shared, &rules, root, step).map_err(|errno| Failure {
+        if tripwire && tripwire::has(step) {
+            continue;
+        }
+        if !tripwire && matches!(step, Step::Outside(_)) {
+            continue;
+        }
+        make(plan, shared, rules, root, step).map_err(|errno| Failure {
             stage: Stage::RootStep,
             errno: errno.0,
             step: index as u32,
         })?;
     }
-    seal(plan, &rules, root).at(Stage::RootFilesystem)?;
+    if tripwire {
+        mount::detach(tripwire::WORKPLACE).at(Stage::RootFilesystem)?;
+    }
+    seal(plan, rules, root).at(Stage::RootFilesystem)?;
     mount::pivot_here().at(Stage::Pivot)?;
-    file::change_directory(c"/").at(Stage::Pivot)?;
-    file::close(root);
-    Ok(())
+    file::change_directory(c"/").at(Stage::Pivot)
+}
+
+/// The tripwire's directory of this name, over the place of the same name.
+fn outside(root: Fd, path: &CStr) -> Result<()> {
+    file::make_directory(root, path, 0o755)?;
+    let workplace = file::open_at(root, tripwire::WORKPLACE, file::O_PATH_CLOEXEC, 0)?;
+    let tree = mount::copy_tree(workplace, path);
+    file::close(workplace);
+    let tree = tree?;
+    let attached = mount::attach(tree, root, path);
+    file::close(tree);
+    attached
 }
 
 /// Generated files may be read, directories above the roots listed where the policy lets everything be read, and
@@ -105,6 +166,7 @@ fn make(plan: &Plan, shared: &Shared, rules: &Rules, root: Fd, step: &Step) -> R
         }
         Step::Private(path) => private(plan, rules, root, path),
         Step::Bind(bind) => self::bind(shared, rules, root, bind),
+        Step::Outside(path) => outside(root, path),
         Step::Pin(path) => cover(root, path, None, 0),
         Step::Protect(path) => cover(root, path, None, mount::RDONLY),
         Step::ProtectLink { target, path } => {

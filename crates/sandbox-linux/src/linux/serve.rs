@@ -38,27 +38,29 @@ pub(crate) fn serve(
 ) -> Result<Never, Failure> {
     hand_over(shared, lines.control).at(Stage::Listeners)?;
     if plan.bare.is_some() {
-        let lines = keep_only(shared, lines).at(Stage::Descriptors)?;
+        let (lines, tripwire) = keep_only(shared, lines).at(Stage::Descriptors)?;
         // Without a user namespace of its own.
         process::drop_own_privileges().at(Stage::Privileges)?;
-        return serve_kept(plan, shared, table, filter, lines);
+        return serve_kept(plan, shared, table, tripwire, filter, lines);
     }
     process::unshare(libc::CLONE_FILES).at(Stage::Descriptors)?;
-    let lines = keep_only(shared, lines).at(Stage::Descriptors)?;
+    let (lines, tripwire) = keep_only(shared, lines).at(Stage::Descriptors)?;
+    memory::publish(&shared.apart, 1);
     process::drop_privileges().at(Stage::Privileges)?;
-    serve_kept(plan, shared, table, filter, lines)
+    serve_kept(plan, shared, table, tripwire, filter, lines)
 }
 
 fn serve_kept(
     plan: &Plan,
     shared: &Shared,
     table: &Table,
+    tripwire: Option<Fd>,
     filter: &[libc::sock_filter],
     lines: Lines,
 ) -> Result<Never, Failure> {
     let workshop = Workshop::new(plan, shared, filter, &lines)?;
     let mut init = Init {
-        supervisor: Supervisor::new(plan, table).at(Stage::Supervisor)?,
+        supervisor: Supervisor::new(plan, table, tripwire).at(Stage::Supervisor)?,
         zygote: 0,
         workshop: &workshop,
         leftovers: 0,
@@ -121,7 +123,7 @@ fn hand_over(shared: &Shared, control: Fd) -> super::sys::Result<()> {
 
 /// A descriptor table of our own with nothing of the host in it but the two lines and the rule set; the standard streams
 /// are the sandbox's own null device.
-fn keep_only(shared: &Shared, lines: Lines) -> super::sys::Result<Lines> {
+fn keep_only(shared: &Shared, lines: Lines) -> super::sys::Result<(Lines, Option<Fd>)> {
     let mut kept = Lines {
         control: file::duplicate_above(lines.control, KEPT)?,
         requests: file::duplicate_above(lines.requests, KEPT)?,
@@ -134,6 +136,11 @@ fn keep_only(shared: &Shared, lines: Lines) -> super::sys::Result<Lines> {
             last = last.max(place.0);
         }
     }
+    let tripwire = match shared.tripwire() {
+        Some(device) => Some(file::duplicate_above(device, KEPT)?),
+        None => None,
+    };
+    last = last.max(tripwire.map_or(0, |device| device.0));
     if let Some(ruleset) = shared.ruleset() {
         let ruleset = file::duplicate_above(ruleset, KEPT)?;
         shared.ruleset.store(ruleset.0 + 1, Ordering::Release);
@@ -146,7 +153,7 @@ fn keep_only(shared: &Shared, lines: Lines) -> super::sys::Result<Lines> {
         file::duplicate_onto(null, Fd(number), 0)?;
     }
     file::close(null);
-    Ok(kept)
+    Ok((kept, tripwire))
 }
 
 struct Init<'w> {

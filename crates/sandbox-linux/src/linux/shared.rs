@@ -32,6 +32,11 @@ pub(crate) struct Shared {
     pub(crate) leftovers: AtomicI32,
     /// The memory watcher ended the tree.
     pub(crate) out_of_memory: AtomicI32,
+    /// The tripwire's device, plus one.
+    pub(crate) tripwire: AtomicI32,
+    /// Init has a descriptor table of its own, or never will: the launcher must let go of the tripwire's device, so that
+    /// init's end is the end of its server.
+    pub(crate) apart: AtomicI32,
     /// Why the program could not be executed, packed.
     pub(crate) refused: AtomicU64,
     /// The first failure, packed.
@@ -88,8 +93,23 @@ impl Shared {
         for listener in self.take_listeners() {
             super::sys::file::close(listener);
         }
-        for word in [&self.network, &self.listener, &self.command] {
+        self.let_go_of_tripwire();
+        for word in [&self.network, &self.listener, &self.command, &self.apart] {
             word.store(0, Ordering::Release);
+        }
+    }
+
+    /// The tripwire's device in this process's table.
+    pub(crate) fn tripwire(&self) -> Option<Fd> {
+        let word = self.tripwire.load(Ordering::Acquire);
+        (word > 0).then(|| Fd(word - 1))
+    }
+
+    /// For a launcher whose init has a table of its own, or is to end.
+    pub(crate) fn let_go_of_tripwire(&self) {
+        let device = self.tripwire.swap(0, Ordering::AcqRel);
+        if device > 0 {
+            super::sys::file::close(Fd(device - 1));
         }
     }
 

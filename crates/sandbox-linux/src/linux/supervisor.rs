@@ -5,6 +5,7 @@ use super::confine::NO_LISTENER;
 use super::connect::{self, Decision, Pending};
 use super::explain::observe::{Answer, Observer};
 use super::explain::table::Table;
+use super::explain::tripwire::Server;
 use super::failure::{At as _, Failure, Stage};
 use super::launch::{Never, ring};
 use super::plan::Plan;
@@ -25,6 +26,7 @@ pub(crate) const MOST_OTHERS: usize = 2;
 
 pub(crate) struct Supervisor<'p> {
     observer: Observer<'p>,
+    tripwire: Option<Server<'p>>,
     listeners: [Option<Fd>; MOST_LISTENERS],
     pending: [Option<(Pending, seccomp::Notification)>; MOST_PENDING],
     child_signals: Fd,
@@ -33,7 +35,7 @@ pub(crate) struct Supervisor<'p> {
 }
 
 impl<'p> Supervisor<'p> {
-    pub(crate) fn new(plan: &'p Plan, table: &'p Table) -> Result<Self> {
+    pub(crate) fn new(plan: &'p Plan, table: &'p Table, tripwire: Option<Fd>) -> Result<Self> {
         const CHILD: SignalSet = SignalSet::of(&[libc::SIGCHLD]);
         signal::block_only(CHILD)?;
         let private = file::open_at(Fd::CWD, &plan.private.path, file::O_PATH_CLOEXEC, 0)?;
@@ -43,6 +45,11 @@ impl<'p> Supervisor<'p> {
         }
         Ok(Self {
             observer: Observer::new(plan, table),
+            tripwire: tripwire.map(|device| Server {
+                device,
+                nodes: &plan.nodes,
+                owner: plan.owner,
+            }),
             listeners: [None; MOST_LISTENERS],
             pending: [None; MOST_PENDING],
             child_signals: signal::descriptor(CHILD)?,
@@ -73,10 +80,14 @@ impl<'p> Supervisor<'p> {
     /// Waits for something to do and does it, except for reaping and for `others`, whose readiness it reports. With
     /// `watched` it looks at the tree's memory and says whether it is over its limit.
     pub(crate) fn wait(&mut self, others: &mut [libc::pollfd], watched: bool) -> Result<Turn> {
-        const FIXED: usize = 1 + MOST_OTHERS;
+        const FIXED: usize = 2 + MOST_OTHERS;
+        const TRIPWIRE: usize = 1 + MOST_OTHERS;
         let mut list = [signal::readable(Fd(-1)); FIXED + MOST_LISTENERS + MOST_PENDING];
         list[0] = signal::readable(self.child_signals);
-        for (slot, other) in list[1..FIXED].iter_mut().zip(others.iter()) {
+        if let Some(server) = &self.tripwire {
+            list[TRIPWIRE] = signal::readable(server.device);
+        }
+        for (slot, other) in list[1..TRIPWIRE].iter_mut().zip(others.iter()) {
             *slot = *other;
         }
         for (slot, listener) in list[FIXED..].iter_mut().zip(&self.listeners) {
@@ -100,9 +111,10 @@ impl<'p> Supervisor<'p> {
             timeout = Some(timeout.unwrap_or(RETRY_NS).min(RETRY_NS));
         }
         signal::poll(&mut list, timeout)?;
-        for (other, slot) in others.iter_mut().zip(&list[1..FIXED]) {
+        for (other, slot) in others.iter_mut().zip(&list[1..TRIPWIRE]) {
             other.revents = slot.revents;
         }
+        self.turn_tripwire(list[TRIPWIRE].revents);
         for index in 0..MOST_LISTENERS {
             self.turn_listener(index, list[FIXED + index].revents);
         }
@@ -117,6 +129,19 @@ impl<'p> Supervisor<'p> {
             children,
             over_memory: watched && self.watch.is_over(process::monotonic_ns()),
         })
+    }
+
+    /// One look at a name outside.
+    fn turn_tripwire(&mut self, events: i16) {
+        let Some(server) = self.tripwire else { return };
+        if events & libc::POLLIN != 0 {
+            // A caller that was killed meanwhile leaves nothing to read.
+            let _gone = server.turn(Some(&self.observer));
+        } else if events != 0 {
+            // The kernel has given it up; looking there is an error from now on.
+            file::close(server.device);
+            self.tripwire = None;
+        }
     }
 
     fn turn_listener(&mut self, index: usize, events: i16) {
@@ -234,7 +259,11 @@ pub(crate) fn once(
     is_interactive: bool,
 ) -> std::result::Result<Never, Failure> {
     memory::wait_while(&shared.listener, 0, Some(10_000));
-    let mut supervisor = Supervisor::new(plan, table).at(Stage::Supervisor)?;
+    let tripwire = shared.tripwire();
+    // Our end must be its server's end, so the launcher must not hold its device. By now everything it gives us is here.
+    process::unshare(libc::CLONE_FILES).at(Stage::Descriptors)?;
+    memory::publish(&shared.apart, 1);
+    let mut supervisor = Supervisor::new(plan, table, tripwire).at(Stage::Supervisor)?;
     let listener = shared.listener.load(Ordering::Acquire);
     if listener > 0 && listener != NO_LISTENER {
         supervisor.add_listener(Fd(listener - 1));

@@ -294,10 +294,11 @@ fn run_program(attempt: &Attempt<'_>) -> Result<Refused, Errno> {
         // No process namespace does it.
         process::die_with_parent()?;
     }
+    // First of all the tripwire's device: nobody may wait for its server and keep it alive.
+    confine::leave_nothing()?;
     if let Err(errno) = file::change_directory(attempt.directory) {
         return Ok(Refused::Directory(errno.0));
     }
-    confine::leave_nothing()?;
     let program = Program {
         candidates: &[attempt.path],
         arguments: attempt.arguments,

@@ -24,6 +24,8 @@ pub(crate) const WRITING: u32 =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Operation {
+    /// A look at a name that is not there: status, access, working directory.
+    Look = 13,
     Open = 1,
     Write,
     Create,
@@ -41,6 +43,7 @@ pub(crate) enum Operation {
 
 impl Operation {
     const ALL: &[Self] = &[
+        Self::Look,
         Self::Open,
         Self::Write,
         Self::Create,
@@ -65,6 +68,7 @@ impl Operation {
     /// The stable word in reports.
     pub(crate) fn word(self) -> &'static str {
         match self {
+            Self::Look => "look",
             Self::Open => "open",
             Self::Write => "write",
             Self::Create => "create",
@@ -493,6 +497,49 @@ pub(crate) fn call(number: libc::c_long) -> Option<&'static Call> {
         .iter()
         .chain(ARCHITECTURE)
         .find(|call| call.number == number)
+}
+
+/// Calls that only look at a file; a tripwire sees them when the name is not there.
+const LOOKS: &[(libc::c_long, At)] = &[
+    (libc::SYS_newfstatat, from(0, Right::Read)),
+    (libc::SYS_statx, from(0, Right::Read)),
+    (libc::SYS_faccessat, from(0, Right::Read)),
+    (libc::SYS_faccessat2, from(0, Right::Read)),
+    (libc::SYS_readlinkat, from(0, Right::Read)),
+    (libc::SYS_chdir, here(0, Right::Read)),
+    (libc::SYS_statfs, here(0, Right::Read)),
+    (libc::SYS_getxattr, here(0, Right::Read)),
+    (libc::SYS_lgetxattr, here(0, Right::Read)),
+    (libc::SYS_inotify_add_watch, here(1, Right::Read)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_stat, here(0, Right::Read)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_lstat, here(0, Right::Read)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_access, here(0, Right::Read)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_readlink, here(0, Right::Read)),
+];
+
+/// What a call that missed a name was about, and whether init sees it before the kernel does.
+pub(crate) fn missed(
+    number: libc::c_long,
+    flags: u32,
+    explain: Explain,
+) -> Option<(Operation, At, bool)> {
+    let look = LOOKS.iter().find(|look| look.0 == number);
+    if let Some((_, at)) = look {
+        return Some((Operation::Look, *at, false));
+    }
+    let call = call(number)?;
+    match call.object {
+        Object::Opened(at, _) => {
+            let seen = flags & WRITING != 0 || explain == Explain::Opens;
+            Some((Operation::Open, at, seen))
+        }
+        Object::Files(files) => Some((call.operation, *files.first()?, true)),
+        _ => None,
+    }
 }
 
 /// Every number in the table.

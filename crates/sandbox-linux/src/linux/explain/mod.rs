@@ -13,3 +13,4 @@ pub(crate) mod path;
 pub(crate) mod places;
 pub(crate) mod table;
 pub(crate) mod tell;
+pub(crate) mod tripwire;

@@ -9,8 +9,12 @@ use crate::backend::filter::{self, FilterChoice};
 use crate::backend::plan::Plan;
 use crate::backend::sys::{Errno, Fd, file, process, seccomp};
 use policy::Right;
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Looks at missing names that are looked into closely.
+const MOST_MISSES: u32 = 4096;
 
 /// A page; a path is read in pieces that do not cross one.
 const PAGE: u64 = 4096;
@@ -28,6 +32,7 @@ pub(crate) struct Observer<'p> {
     choice: FilterChoice,
     plan: &'p Plan,
     table: &'p Table,
+    misses: Cell<u32>,
 }
 
 impl<'p> Observer<'p> {
@@ -36,6 +41,7 @@ impl<'p> Observer<'p> {
             choice: plan.filter,
             plan,
             table,
+            misses: Cell::new(0),
         }
     }
 
@@ -123,6 +129,47 @@ impl<'p> Observer<'p> {
         }
     }
 
+    /// A name that is not there was looked for, by a thread that waits for the answer. `parent` makes the path above it.
+    /// `true` when there were so many that the kernel should remember the answer for a while.
+    pub(crate) fn missed(
+        &self,
+        caller: u32,
+        parent: impl Fn(&mut PlainPath) -> bool,
+        name: &[u8],
+        errno: i32,
+    ) -> bool {
+        let misses = self.misses.get().saturating_add(1);
+        self.misses.set(misses);
+        let many = misses > MOST_MISSES;
+        let mut path = PlainPath::root();
+        let mut operation = Operation::Look;
+        if !many && let Some(request) = waiting_call(caller) {
+            let number = request.number.into();
+            let flags = calls::call(number).and_then(|call| match call.object {
+                Object::Opened(_, flags) => request.arguments.get(flags).copied(),
+                _ => None,
+            });
+            let flags = flags.unwrap_or(0) as u32;
+            if let Some((of, at, seen)) = calls::missed(number, flags, self.choice.explain) {
+                operation = of;
+                let whole = read_path(&request, at, &mut path).is_some()
+                    && matches!(places::find(&self.plan.places, &mut path), Found::Outside);
+                if whole && !seen {
+                    self.table.add(operation, errno, path.shown());
+                }
+                if whole {
+                    return many;
+                }
+            }
+        }
+        // A link of the program's own led here, or its call cannot be read: as far as the name that is missing.
+        let mut path = PlainPath::root();
+        if parent(&mut path) && path.follow(name).is_ok() {
+            self.table.add(operation, errno, path.shown());
+        }
+        many
+    }
+
     /// `bind`: only a socket file has a place.
     fn bound(&self, listener: Fd, request: &seccomp::Notification) {
         let mut address = [0u8; ADDRESS];
@@ -178,6 +225,28 @@ impl<'p> Observer<'p> {
             self.table.add(Operation::Connect, errno.0, text.bytes());
         }
     }
+}
+
+/// The call that a thread is waiting in, from `/proc/PID/syscall`: its number, then its arguments in hexadecimal.
+fn waiting_call(thread: u32) -> Option<seccomp::Notification> {
+    let mut name = NumberedPath::new(b"/proc/");
+    name.number(thread as i32);
+    name.text(b"/syscall");
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    let opened = file::open_at(Fd::CWD, name.as_c_str(), flags, 0).ok()?;
+    let mut text = [0u8; 256];
+    let length = file::read(opened, &mut text);
+    file::close(opened);
+    let text = std::str::from_utf8(text.get(..length.ok()?)?).ok()?;
+    let mut fields = text.split_ascii_whitespace();
+    let mut request = seccomp::Notification::default();
+    request.pid = thread;
+    request.number = fields.next()?.parse().ok()?;
+    for slot in &mut request.arguments {
+        let field = fields.next()?.strip_prefix("0x")?;
+        *slot = u64::from_str_radix(field, 16).ok()?;
+    }
+    Some(request)
 }
 
 /// The path of a call, absolute.

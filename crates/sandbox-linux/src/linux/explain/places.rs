@@ -79,7 +79,9 @@ pub(crate) fn places(steps: &[Step]) -> Vec<Place> {
     let mut places: Vec<Place> = steps
         .iter()
         .filter_map(|step| match step {
-            Step::Directory(path) => Some(Place::new(path, Kind::Own, Rights::READ)),
+            Step::Outside(path) | Step::Directory(path) => {
+                Some(Place::new(path, Kind::Own, Rights::READ))
+            }
             Step::File { path, .. } => Some(Place::new(path, Kind::Own, Rights::READ)),
             Step::Link { target, path } => Some(Place::new(
                 path,

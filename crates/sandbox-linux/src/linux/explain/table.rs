@@ -110,7 +110,7 @@ impl Table {
         target: &[u8],
     ) -> bool {
         let looks = self.looks.load(Ordering::Relaxed);
-        let is_look = operation == Operation::Open;
+        let is_look = matches!(operation, Operation::Open | Operation::Look);
         let full = if is_look {
             looks >= MOST_LOOKS
         } else {

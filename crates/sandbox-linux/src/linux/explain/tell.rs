@@ -14,11 +14,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 /// How much of what is refused can be said.
-pub(crate) fn explanation(plan: &Plan) -> Explanation {
+pub(crate) fn explanation(plan: &Plan, tripwire: bool) -> Explanation {
     match plan.filter.explain {
         Explain::Off => Explanation::Off,
         // Looks at names that are not there go unseen without a tripwire.
-        Explain::On => Explanation::Partial,
+        Explain::On if !tripwire => Explanation::Partial,
+        Explain::On => Explanation::On,
         Explain::Opens => Explanation::On,
     }
 }
@@ -77,7 +78,11 @@ fn is_ordinary(found: &Found<'_>, operation: Operation, path: &Path) -> bool {
     let exists = std::fs::symlink_metadata(path).is_ok();
     match operation {
         Operation::Create => exists,
-        Operation::Delete | Operation::Change | Operation::Execute | Operation::Open => !exists,
+        Operation::Delete
+        | Operation::Change
+        | Operation::Execute
+        | Operation::Look
+        | Operation::Open => !exists,
         _ => false,
     }
 }
@@ -107,7 +112,7 @@ fn rule_of(
         return "runtime";
     };
     if root.origins.contains(&Origin::Workspace) {
-        let writes = operation != Operation::Open;
+        let writes = !matches!(operation, Operation::Look | Operation::Open);
         if writes && policy.mode() == SandboxMode::ReadOnly && !place.allows(Right::Write) {
             "sandbox.mode"
         } else {

@@ -34,6 +34,8 @@ struct OpenHow {
 pub(crate) const RESOLVE_NO_MAGICLINKS: u64 = 0x02;
 pub(crate) const RESOLVE_NO_SYMLINKS: u64 = 0x04;
 pub(crate) const RESOLVE_BENEATH: u64 = 0x08;
+/// Only what the kernel has in memory, without asking any file system.
+pub(crate) const RESOLVE_CACHED: u64 = 0x20;
 pub(crate) const RESOLVE_IN_ROOT: u64 = 0x10;
 
 pub(crate) fn open_resolved(directory: Fd, path: &CStr, flags: i32, resolve: u64) -> Result<Fd> {

@@ -176,6 +176,19 @@ pub(crate) fn attach(tree: Fd, directory: Fd, path: &CStr) -> Result<()> {
     .map(drop)
 }
 
+/// Takes away what is mounted at a path below the working directory; copies of it stay.
+pub(crate) fn detach(path: &CStr) -> Result<()> {
+    let flags = (libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW) as usize;
+    // SAFETY: `path` is NUL-terminated.
+    unsafe {
+        call(
+            libc::SYS_umount2,
+            [path.as_ptr() as usize, flags, 0, 0, 0, 0],
+        )
+    }
+    .map(drop)
+}
+
 /// Makes the working directory the root, and lets go of the old one.
 pub(crate) fn pivot_here() -> Result<()> {
     // SAFETY: both strings are NUL-terminated.

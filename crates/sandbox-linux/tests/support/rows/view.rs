@@ -27,7 +27,7 @@ pub const ROWS: &[Row] = &[
         "sec_inv_03_list_root_home",
         p!["list", "/root"],
         RootOnly,
-        &[ENOENT],
+        &[EACCES, ENOENT],
     ),
     row(
         "sec_inv_03_host_name_file",
