@@ -42,6 +42,7 @@ fn levels(directory: &tempfile::TempDir) -> [(Spec, String); 3] {
     ]
 }
 
+/// SEC-INV-07, AT-11, ST-14.
 fn other_places(way: Way) -> Checked {
     let directory = temporary();
     for (spec, granted) in levels(&directory) {
