@@ -37,6 +37,19 @@ const BENCHES: &[(&str, &str, &[&str])] = &[
         ],
     ),
     (
+        "explain",
+        "what explaining refusals costs",
+        &[
+            "cargo",
+            "bench",
+            "-q",
+            "-p",
+            "sandbox-linux",
+            "--bench",
+            "explain",
+        ],
+    ),
+    (
         "p3",
         "file_search against rg",
         &[
