@@ -25,6 +25,9 @@ pub fn backend() -> Arc<dyn SandboxBackend> {
     Arc::new(sandbox_linux::LinuxSandbox)
 }
 
+/// `E2BIG`, the same number on every system that has it.
+const TOO_LONG: i32 = 7;
+
 /// A sandbox's failure for people and for exit codes.
 pub fn sandbox_fault(error: &SandboxError) -> Fault {
     match error {
@@ -44,7 +47,13 @@ pub fn sandbox_fault(error: &SandboxError) -> Fault {
             "",
         ),
         SandboxError::NotExecutable { path, errno } => {
-            let reason = std::io::Error::from_raw_os_error(*errno);
+            let reason = if *errno == TOO_LONG {
+                "its arguments are longer than the kernel takes: 128 KiB each, and in all about a quarter of the stack \
+                 limit. Hand them over in a file or through standard input"
+                    .to_owned()
+            } else {
+                std::io::Error::from_raw_os_error(*errno).to_string()
+            };
             Fault::new(
                 Blame::Client,
                 Code::ProcessNotExecutable,

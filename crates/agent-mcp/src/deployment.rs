@@ -3,7 +3,7 @@
 
 use policy::config::{Config, Finding, Loaded, MountAccess, Profile, Source};
 use policy::effective::{
-    Ceiling, EntryExecutable, EntryKind, GrantedRoot, Origin, ResourceLimits, RootKind,
+    Ceiling, EntryExecutable, EntryKind, GrantedRoot, MOST_ROOTS, Origin, ResourceLimits, RootKind,
     Sha256Digest,
 };
 use policy::{
@@ -326,6 +326,16 @@ impl Deployment {
 
 fn configured_roots(config: &Config, base: &Path, faults: &mut Vec<Fault>) -> Vec<GrantedRoot> {
     let mut roots = Vec::new();
+    let count = config.sandbox.workspaces.len() + config.sandbox.mounts.len();
+    if count > MOST_ROOTS {
+        faults.push(Fault::new(
+            Blame::Configuration,
+            Code::ConfigurationInvalid,
+            "sandbox.workspaces",
+            format!("{count} workspaces and mounts; at most {MOST_ROOTS} can be granted. Grant a directory above them"),
+        ));
+        return roots;
+    }
     let workspace_rights = match config.sandbox.profile {
         Profile::Readonly => Rights::READ,
         Profile::Development => Rights::ALL,

@@ -30,8 +30,11 @@ pub fn main() -> ExitCode {
                 (true, false) => exit::USAGE,
                 // 2 could be the command's own.
                 (true, true) => {
-                    terminal::err("agent-mcp: exec: usage");
-                    exit::EXEC_SANDBOX
+                    let text = error.render().to_string();
+                    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+                        terminal::err(&format!("agent-mcp: {line}"));
+                    }
+                    return ExitCode::from(exit::EXEC_SANDBOX);
                 }
             };
             drop(error.print());

@@ -402,6 +402,8 @@ fn x_protect_a_planted_repository_is_reported() {
         let shown = planted.display().to_string();
         let line = said.lines().find(|line| line.contains(word));
         assert!(line.is_some_and(|line| line.contains(&shown)), "{said}");
+        assert!(said.starts_with("agent-mcp: "), "{said}");
+        assert!(!said.contains("agent-mcp: agent-mcp: "), "{said}");
         let report = said.lines().find(|line| line.starts_with('{')).unwrap();
         let report: serde_json::Value = serde_json::from_str(report).unwrap();
         assert_eq!(

@@ -58,6 +58,9 @@ impl Origin {
     }
 }
 
+/// Roots that one policy can grant: each is mounted at every start, so more would make starts slow.
+pub const MOST_ROOTS: usize = 256;
+
 /// What a granted root is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -51,6 +51,26 @@ pub enum Control {
 }
 
 impl Control {
+    /// Every control, in order.
+    pub const ALL: [Self; 16] = [
+        Self::FilesystemView,
+        Self::FilesystemRights,
+        Self::FilesystemTruncate,
+        Self::FilesystemMetadata,
+        Self::Execution,
+        Self::Network,
+        Self::Ipc,
+        Self::SignalScope,
+        Self::SyscallFilter,
+        Self::ProcessTree,
+        Self::ProcessView,
+        Self::MemoryTree,
+        Self::Pids,
+        Self::WorkspaceQuota,
+        Self::PrivateQuota,
+        Self::UidSeparation,
+    ];
+
     /// The stable word, as in `missing: [memory_tree]`.
     pub fn word(self) -> &'static str {
         match self {
@@ -477,8 +497,10 @@ pub struct CapturedOutput {
     pub tail: Vec<u8>,
     /// All bytes the program wrote.
     pub total_bytes: u64,
-    /// The whole stream, when it was longer than what is kept.
+    /// The stream's beginning, when it was longer than what is kept: all of it, unless the Task's share of the disk was used up.
     pub spooled: Option<PathBuf>,
+    /// How much of it is in that file. Less than `total_bytes`: the rest but `tail` was dropped.
+    pub spooled_bytes: u64,
 }
 
 impl CapturedOutput {

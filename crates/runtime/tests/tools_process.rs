@@ -411,6 +411,7 @@ fn output_is_shown_with_what_was_left_out() {
         tail: "日last\n".as_bytes()[1..].to_vec(),
         total_bytes: 1_000_000,
         spooled: Some(PathBuf::from("/state/spool/1.out")),
+        spooled_bytes: 1_000_000,
     };
     told.stderr = all(b"red \x1b[31mtext\r\n\tand \xFF\n");
     told.denials = vec![Denial {
@@ -445,6 +446,7 @@ denied by the sandbox; repeating will not help:
         tail: "é".as_bytes()[1..].to_vec(),
         total_bytes: 2,
         spooled: None,
+        spooled_bytes: 0,
     };
     let result = run(
         &world,
@@ -452,4 +454,21 @@ denied by the sandbox; repeating will not help:
         json!({"executable": "prog"}),
     );
     assert!(result.output.contains("\né\n"), "{}", result.output);
+    // A file that is only the beginning is not called the whole.
+    let mut part = outcome(ProcessEnd::Exited { status: 0 });
+    part.stdout = CapturedOutput {
+        head: b"head".to_vec(),
+        tail: b"tail".to_vec(),
+        total_bytes: 5_000,
+        spooled: Some(PathBuf::from("/state/spool/2.out")),
+        spooled_bytes: 4_000,
+    };
+    let result = run(
+        &world,
+        &Recorder::new(Ok(part)),
+        json!({"executable": "prog"}),
+    );
+    let said =
+        "[… 4992 bytes omitted, the first 4000 bytes at /state/spool/2.out, the rest dropped]";
+    assert!(result.output.contains(said), "{}", result.output);
 }

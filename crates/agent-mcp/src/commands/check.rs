@@ -6,8 +6,8 @@ use crate::deployment::{Deployment, DeploymentError, Narrowing, locate};
 use crate::exit;
 use crate::locale::Locale;
 use crate::terminal::{Terminal, out_json};
-use policy::sandbox::Level;
-use policy::{Localize, Message};
+use policy::sandbox::{Control, Enforcement, SandboxBackend};
+use policy::{Localize, Message, SandboxMode};
 use runtime::ollama::{OllamaClient, OllamaSettings};
 use serde::Serialize;
 
@@ -178,33 +178,34 @@ fn rows(locale: &Locale, deployment: &Deployment) -> (Vec<Row>, u8) {
     let backend = crate::compose::backend();
     match backend.survey(&deployment.policy) {
         Ok(enforcement) => {
-            let missing: Vec<&str> = enforcement
-                .missing_controls()
-                .iter()
-                .map(|control| control.word())
-                .collect();
-            let level = match enforcement.level() {
-                Level::Full => "full",
-                Level::Partial => "partial",
-            };
             let permitted = enforcement.permit(&deployment.policy);
-            let mark = match (&permitted, missing.is_empty()) {
+            let mark = match (&permitted, enforcement.missing_controls().is_empty()) {
                 (Err(_), _) => Mark::Error,
                 (Ok(_), false) => Mark::Warning,
                 (Ok(_), true) => Mark::Ok,
             };
-            add(
-                mark,
-                "enforcement",
-                format!(
-                    "{level}; missing: {}",
-                    if missing.is_empty() {
-                        "-".into()
-                    } else {
-                        missing.join(", ")
+            add(mark, "enforcement", summary(&enforcement));
+            for control in enforcement.missing_controls() {
+                // What leaves the level full is worth knowing and no reason to act.
+                let mark = match (&permitted, control.decides_level()) {
+                    (Err(_), true) => Mark::Error,
+                    (_, true) => Mark::Warning,
+                    (_, false) => Mark::Ok,
+                };
+                add(mark, "missing", control_line(locale, *control));
+            }
+            for (mode, other) in other_modes(backend.as_ref(), deployment) {
+                if other != enforcement {
+                    let detail = format!("{}: {}", mode.word(), summary(&other));
+                    add(Mark::Ok, "enforcement", detail);
+                    for control in other.missing_controls() {
+                        if !enforcement.missing_controls().contains(control) {
+                            let line = control_line(locale, *control);
+                            add(Mark::Ok, "missing", format!("{}: {line}", mode.word()));
+                        }
                     }
-                ),
-            );
+                }
+            }
             if let Err(refusal) = permitted {
                 add(Mark::Error, "enforcement", locale.text(&refusal.message()));
                 code = exit::SANDBOX;
@@ -221,6 +222,62 @@ fn rows(locale: &Locale, deployment: &Deployment) -> (Vec<Row>, u8) {
         add(mark, "model", detail);
     }
     (rows, code)
+}
+
+fn summary(enforcement: &Enforcement) -> String {
+    let missing: Vec<&str> = enforcement
+        .missing_controls()
+        .iter()
+        .map(|control| control.word())
+        .collect();
+    let missing = if missing.is_empty() {
+        "-".to_owned()
+    } else {
+        missing.join(", ")
+    };
+    format!("{}; missing: {missing}", enforcement.level().word())
+}
+
+/// What is missing, what that means and how to get it.
+fn control_line(locale: &Locale, control: Control) -> String {
+    let text = locale.text(&Message::new(control_id(control)));
+    format!("{}: {text}", control.word())
+}
+
+fn control_id(control: Control) -> &'static str {
+    match control {
+        Control::FilesystemView => "control.filesystem_view",
+        Control::FilesystemRights => "control.filesystem_rights",
+        Control::FilesystemTruncate => "control.filesystem_truncate",
+        Control::FilesystemMetadata => "control.filesystem_metadata",
+        Control::Execution => "control.execution",
+        Control::Network => "control.network",
+        Control::Ipc => "control.ipc",
+        Control::SignalScope => "control.signal_scope",
+        Control::SyscallFilter => "control.syscall_filter",
+        Control::ProcessTree => "control.process_tree",
+        Control::ProcessView => "control.process_view",
+        Control::MemoryTree => "control.memory_tree",
+        Control::Pids => "control.pids",
+        Control::WorkspaceQuota => "control.workspace_quota",
+        Control::PrivateQuota => "control.private_quota",
+        Control::UidSeparation => "control.uid_separation",
+    }
+}
+
+/// What the same machine enforces for a preset of each mode over the same workspace.
+fn other_modes(
+    backend: &dyn SandboxBackend,
+    deployment: &Deployment,
+) -> Vec<(SandboxMode, Enforcement)> {
+    [SandboxMode::ReadOnly, SandboxMode::WorkspaceWrite]
+        .into_iter()
+        .filter(|mode| *mode != deployment.policy.mode())
+        .filter_map(|mode| {
+            let preset = Deployment::preset(mode, deployment.policy.workspace_root()).ok()?;
+            Some((mode, backend.survey(&preset.policy).ok()?))
+        })
+        .collect()
 }
 
 /// What a start would trip over; nothing is made.
@@ -299,4 +356,29 @@ fn print(json: bool, locale: &Locale, rows: Vec<Row>, code: u8) -> u8 {
     };
     terminal.say(&Message::new(worst));
     code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every control has its words in both languages, under the id that follows from its stable word.
+    #[test]
+    fn every_control_has_its_texts() {
+        assert_eq!(Control::UidSeparation as usize + 1, Control::ALL.len());
+        for control in Control::ALL {
+            let id = control_id(control);
+            assert_eq!(id, format!("control.{}", control.word()));
+            for texts in [crate::locale::english(), crate::locale::japanese()] {
+                assert!(texts.get(id).is_some_and(|text| text.len() > 20), "{id}");
+            }
+        }
+        assert_eq!(
+            crate::locale::english()
+                .keys()
+                .filter(|key| key.starts_with("control."))
+                .count(),
+            Control::ALL.len()
+        );
+    }
 }

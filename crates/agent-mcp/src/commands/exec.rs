@@ -4,12 +4,12 @@
 mod report;
 
 use super::denials;
-use super::opening::{configured_locale, flag_locale, say};
+use super::opening::{load_configured_locale, load_flag_locale, say};
 use crate::books::{Books, Writer};
 use crate::cli::{ExecArgs, Explain, Mode};
 use crate::deployment::{AbsenceGuard, Deployment, DeploymentError, Narrowing, locate};
 use crate::exit;
-use crate::locale::Locale;
+use crate::locale::{DEFAULT_LANGUAGE, Locale};
 use crate::terminal::Terminal;
 use policy::sandbox::{Enforcement, Finding, FindingKind, Level, SandboxError};
 use policy::{Blame, Category, Code, Fault, Message, Refusal, SandboxMode, TraceId};
@@ -26,9 +26,8 @@ pub fn run(arguments: &ExecArgs) -> u8 {
     let report = match Report::open(arguments) {
         Ok(report) => report,
         Err(fault) => {
-            if let Ok(locale) = flag_locale(lang) {
-                Terminal::of_exec(&locale).fault(&fault);
-            }
+            let locale = load_flag_locale(lang).unwrap_or_else(|_| english());
+            Terminal::of_exec(&locale).fault(&fault);
             return exit::EXEC_SANDBOX;
         }
     };
@@ -37,9 +36,8 @@ pub fn run(arguments: &ExecArgs) -> u8 {
             let outcome = confined(arguments, &deployment, &Terminal::of_exec(&locale));
             (locale, outcome)
         }
-        // Usage and configuration errors are ours, not the command's.
-        Err(None) => return exit::EXEC_SANDBOX,
-        Err(Some((locale, problem))) => {
+        // Configuration errors are ours, not the command's.
+        Err((locale, problem)) => {
             let code = match say(&Terminal::of_exec(&locale), &problem) {
                 exit::REFUSED => exit::EXEC_REFUSED,
                 _ => exit::EXEC_SANDBOX,
@@ -54,13 +52,18 @@ pub fn run(arguments: &ExecArgs) -> u8 {
     outcome.code
 }
 
-/// The language and what is wrong; the language alone can be wrong too, and that is printed already.
-type NotOpened = Option<(Locale, DeploymentError)>;
+/// The language to say it in, and what is wrong; where the language is wrong it is said in English.
+type NotOpened = (Locale, DeploymentError);
+
+fn english() -> Locale {
+    Locale::built_in(DEFAULT_LANGUAGE)
+}
 
 fn open(arguments: &ExecArgs) -> Result<(Deployment, Locale), NotOpened> {
     let common = &arguments.common;
     let lang = common.lang.as_deref();
-    let flags = || flag_locale(lang).map_err(|_| None);
+    let no_language = |faults| (english(), DeploymentError::Faults(faults));
+    let flags = || load_flag_locale(lang).map_err(no_language);
     let cwd = || {
         std::env::current_dir().map_err(|error| {
             let fault = Fault::new(Blame::Client, Code::FileNotFound, "cwd", error);
@@ -70,10 +73,10 @@ fn open(arguments: &ExecArgs) -> Result<(Deployment, Locale), NotOpened> {
     let read = match locate(common.config.as_deref()) {
         Ok(read) => Some(read),
         Err(DeploymentError::NoConfiguration { .. }) => None,
-        Err(problem) => return Err(Some((flags()?, problem))),
+        Err(problem) => return Err((flags()?, problem)),
     };
     let locale = match &read {
-        Some(read) => configured_locale(lang, read).map_err(|_| None)?,
+        Some(read) => load_configured_locale(lang, read).map_err(no_language)?,
         None => flags()?,
     };
     let max = read.as_ref().map_or(SandboxMode::WorkspaceWrite, |read| {
@@ -98,7 +101,7 @@ fn open(arguments: &ExecArgs) -> Result<(Deployment, Locale), NotOpened> {
     });
     match opened {
         Ok(deployment) => Ok((deployment, locale)),
-        Err(problem) => Err(Some((locale, problem))),
+        Err(problem) => Err((locale, problem)),
     }
 }
 

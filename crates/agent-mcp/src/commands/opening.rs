@@ -6,8 +6,8 @@ use crate::exit;
 use crate::locale::{DEFAULT_LANGUAGE, Locale};
 use crate::terminal::Terminal;
 use policy::config::Finding;
-use policy::{Localize, Message};
-use std::path::{Path, PathBuf};
+use policy::{Fault, Localize, Message};
+use std::path::Path;
 
 /// A deployment and the language to speak about it.
 pub struct Opened {
@@ -41,7 +41,15 @@ pub fn open(common: &Common, narrowing: &Narrowing) -> Result<Opened, u8> {
 /// # Errors
 /// An unknown language; printed.
 pub fn flag_locale(lang: Option<&str>) -> Result<Locale, u8> {
-    load_locale(lang.unwrap_or(DEFAULT_LANGUAGE), None)
+    load_flag_locale(lang).map_err(|faults| printed(&faults))
+}
+
+/// The same, without printing what is wrong.
+///
+/// # Errors
+/// An unknown language.
+pub fn load_flag_locale(lang: Option<&str>) -> Result<Locale, Vec<Fault>> {
+    Locale::load(lang.unwrap_or(DEFAULT_LANGUAGE), None)
 }
 
 /// The language by I18N-06, with the files of the configured directory.
@@ -49,22 +57,31 @@ pub fn flag_locale(lang: Option<&str>) -> Result<Locale, u8> {
 /// # Errors
 /// `locale.invalid`; printed.
 pub fn configured_locale(lang: Option<&str>, read: &ReadConfiguration) -> Result<Locale, u8> {
+    load_configured_locale(lang, read).map_err(|faults| printed(&faults))
+}
+
+/// The same, without printing what is wrong.
+///
+/// # Errors
+/// `locale.invalid`.
+pub fn load_configured_locale(
+    lang: Option<&str>,
+    read: &ReadConfiguration,
+) -> Result<Locale, Vec<Fault>> {
     let config = &read.loaded.config;
     let base = read.file.parent().unwrap_or(Path::new(""));
     let directory = base.join(&config.localization.directory);
-    load_locale(
+    Locale::load(
         lang.unwrap_or(&config.application.language),
-        Some(directory),
+        Some(&directory),
     )
 }
 
-fn load_locale(language: &str, directory: Option<PathBuf>) -> Result<Locale, u8> {
-    Locale::load(language, directory.as_deref()).map_err(|faults| {
-        let english = Locale::built_in(DEFAULT_LANGUAGE);
-        let terminal = Terminal::new(&english);
-        faults.iter().for_each(|fault| terminal.fault(fault));
-        exit::USAGE
-    })
+fn printed(faults: &[Fault]) -> u8 {
+    let english = Locale::built_in(DEFAULT_LANGUAGE);
+    let terminal = Terminal::new(&english);
+    faults.iter().for_each(|fault| terminal.fault(fault));
+    exit::USAGE
 }
 
 /// Prints why there is no deployment and returns the exit code.

@@ -182,7 +182,14 @@ fn push_stream(output: &mut String, name: &str, stream: &CapturedOutput) {
     } else {
         output.push_str(&text::visible(without_cut_end(&stream.head)));
         let place = match &stream.spooled {
-            Some(path) => format!("whole output at {}", shown(path)),
+            Some(path) if stream.spooled_bytes == stream.total_bytes => {
+                format!("whole output at {}", shown(path))
+            }
+            Some(path) => format!(
+                "the first {} bytes at {}, the rest dropped",
+                stream.spooled_bytes,
+                shown(path)
+            ),
             None => "dropped".to_owned(),
         };
         output.push_str(&format!("\n[… {omitted} bytes omitted, {place}]\n"));

@@ -6,15 +6,40 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A spool file stops growing here, so that a flood cannot fill the state directory's disk. `total_bytes` goes on.
-const MOST_SPOOLED: u64 = 4 << 30;
+/// All spool files of one Task together stop growing here, so that no Task can fill the state directory's disk. Counting goes
+/// on, and [`CapturedOutput::spooled_bytes`] says how much is in the file.
+pub(crate) const TASK_SPOOL: u64 = 1 << 30;
+
+/// What one Task may still spool; its streams share it.
+pub(crate) type Budget = Arc<AtomicU64>;
+
+pub(crate) fn budget() -> Budget {
+    Arc::new(AtomicU64::new(TASK_SPOOL))
+}
+
+/// Takes up to this much, and says how much it was.
+fn draw(budget: &Budget, wanted: u64) -> u64 {
+    let mut left = budget.load(Ordering::Relaxed);
+    loop {
+        let drawn = left.min(wanted);
+        match budget.compare_exchange_weak(left, left - drawn, Ordering::Relaxed, Ordering::Relaxed)
+        {
+            Ok(_) => return drawn,
+            Err(now) => left = now,
+        }
+    }
+}
 
 /// Where a stream that is too long goes.
 struct Spool {
     path: PathBuf,
     file: File,
     written: u64,
+    /// Nothing more is written.
+    full: bool,
 }
 
 pub(crate) struct Capture {
@@ -26,11 +51,12 @@ pub(crate) struct Capture {
     /// The file's path, until it is needed or has failed.
     spool_path: Option<PathBuf>,
     spool: Option<Spool>,
+    budget: Budget,
 }
 
 impl Capture {
     /// Keeps `keep` bytes: half of the head, half of the tail.
-    pub(crate) fn new(keep: u64, spool_path: Option<PathBuf>) -> Self {
+    pub(crate) fn new(keep: u64, spool_path: Option<PathBuf>, budget: Budget) -> Self {
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
         Self {
             head_limit: keep / 2,
@@ -40,6 +66,7 @@ impl Capture {
             total: 0,
             spool_path,
             spool: None,
+            budget,
         }
     }
 
@@ -78,6 +105,7 @@ impl Capture {
                 path,
                 file,
                 written: 0,
+                full: false,
             });
             let (first, second) = self.tail.as_slices();
             let so_far = [self.head.as_slice(), first, second].concat();
@@ -89,11 +117,18 @@ impl Capture {
         let Some(spool) = &mut self.spool else {
             return;
         };
-        let room = MOST_SPOOLED - spool.written;
-        let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+        if spool.full {
+            return;
+        }
+        let room = draw(&self.budget, bytes.len() as u64);
+        // What comes after a gap must not follow what was before it.
+        spool.full = room < bytes.len() as u64;
+        let bytes = &bytes[..usize::try_from(room).unwrap_or(bytes.len())];
         if spool.file.write_all(bytes).is_ok() {
             spool.written += bytes.len() as u64;
         } else {
+            self.budget
+                .fetch_add(spool.written + room, Ordering::Relaxed);
             // A file that is not the whole stream must not be taken for it. That it cannot be removed changes nothing.
             let _left = std::fs::remove_file(&spool.path);
             self.spool = None;
@@ -110,6 +145,7 @@ impl Capture {
             head,
             tail,
             total_bytes: self.total,
+            spooled_bytes: self.spool.as_ref().map_or(0, |spool| spool.written),
             spooled: self.spool.map(|spool| spool.path),
         }
     }
@@ -121,7 +157,7 @@ mod tests {
 
     fn capture(keep: u64, chunks: &[&[u8]]) -> (CapturedOutput, Option<Vec<u8>>) {
         let directory = tempfile::tempdir().unwrap();
-        let mut capture = Capture::new(keep, Some(directory.path().join("s")));
+        let mut capture = Capture::new(keep, Some(directory.path().join("s")), budget());
         chunks.iter().for_each(|chunk| capture.take(chunk));
         let output = capture.finish();
         let spooled = output
@@ -158,9 +194,34 @@ mod tests {
         }
     }
 
+    /// The streams of a Task share what it may spool; each file is the beginning of its stream, and the rest is counted.
+    #[test]
+    fn a_task_cannot_fill_the_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let shared = Arc::new(AtomicU64::new(10));
+        let spooled = |name: &str, chunks: &[&[u8]]| {
+            let path = directory.path().join(name);
+            let mut capture = Capture::new(2, Some(path), Arc::clone(&shared));
+            chunks.iter().for_each(|chunk| capture.take(chunk));
+            let output = capture.finish();
+            let file = std::fs::read(output.spooled.as_ref().unwrap()).unwrap();
+            assert_eq!(output.spooled_bytes, file.len() as u64);
+            (file, output.total_bytes, output.tail)
+        };
+        assert_eq!(
+            spooled("a", &[b"abcdef"]),
+            (b"abcdef".to_vec(), 6, b"f".to_vec())
+        );
+        assert_eq!(
+            spooled("b", &[b"ghi", b"jkl", b"mno"]),
+            (b"ghij".to_vec(), 9, b"o".to_vec())
+        );
+        assert_eq!(spooled("c", &[b"pqr"]), (Vec::new(), 3, b"r".to_vec()));
+    }
+
     #[test]
     fn nothing_kept_is_still_counted() {
-        let mut capture = Capture::new(0, None);
+        let mut capture = Capture::new(0, None, budget());
         capture.take(b"xyz");
         let output = capture.finish();
         assert_eq!((output.total_bytes, output.omitted_bytes()), (3, 3));

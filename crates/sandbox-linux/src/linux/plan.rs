@@ -26,7 +26,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// Granted roots that can be opened ahead; more are refused.
-pub(crate) const MOST_ROOTS: usize = 256;
+pub(crate) use policy::effective::MOST_ROOTS;
 
 /// Directories inside the private area.
 pub(crate) const HOME: &CStr = c".home";

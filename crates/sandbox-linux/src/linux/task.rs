@@ -1,7 +1,7 @@
 //! A Task's running sandbox from the server's side: `run`, `kill`, `end`.
 
 use super::bare::{self, Area};
-use super::capture::Capture;
+use super::capture::{Budget, Capture, budget};
 use super::cgroup::Group;
 use super::explain::places::Place;
 use super::explain::table::Table;
@@ -94,6 +94,7 @@ pub(super) struct Task {
     output_bytes: u64,
     spool_name: String,
     spooled: AtomicU64,
+    spool_budget: Budget,
     witness: Witness,
     policy: Arc<EffectivePolicy>,
 }
@@ -127,6 +128,7 @@ impl Task {
             output_bytes: policy.resources().output_bytes,
             spool_name,
             spooled: AtomicU64::new(0),
+            spool_budget: budget(),
             witness,
             policy: Arc::clone(policy),
         }
@@ -137,7 +139,7 @@ impl Task {
             let number = self.spooled.fetch_add(1, Ordering::Relaxed);
             directory.join(format!("{}-{number}.{stream}", self.spool_name))
         });
-        Capture::new(self.output_bytes, path)
+        Capture::new(self.output_bytes, path, Arc::clone(&self.spool_budget))
     }
 }
 

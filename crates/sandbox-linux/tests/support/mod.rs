@@ -425,3 +425,17 @@ fn survey_main(spec: &str) -> ! {
     }
     std::process::exit(0)
 }
+
+/// Writes an executable file. Another process writes it: a descriptor of ours would for a moment be open in whatever another
+/// test's thread forks just then, and a file that is open for writing cannot be executed (`ETXTBSY`).
+pub fn write_program(path: &Path, content: &[u8]) {
+    use std::io::Write as _;
+    let mut writer = std::process::Command::new("/bin/sh")
+        .args(["-c", "cat > \"$0\" && chmod 755 \"$0\""])
+        .arg(path)
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    writer.stdin.take().unwrap().write_all(content).unwrap();
+    assert!(writer.wait().unwrap().success(), "{}", path.display());
+}

@@ -4,7 +4,6 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -38,11 +37,8 @@ pub fn world() -> World {
     fs::create_dir(workspace.join("sub")).unwrap();
     std::os::unix::fs::symlink(outside.join("secret"), workspace.join("link")).unwrap();
     std::os::unix::fs::symlink("../out", workspace.join("out-link")).unwrap();
-    fs::copy("/bin/true", workspace.join("program")).unwrap();
-    fs::write(workspace.join("script"), "#!/bin/sh\nexit 0\n").unwrap();
-    for name in ["program", "script"] {
-        fs::set_permissions(workspace.join(name), fs::Permissions::from_mode(0o755)).unwrap();
-    }
+    super::write_program(&workspace.join("program"), &fs::read("/bin/true").unwrap());
+    super::write_program(&workspace.join("script"), b"#!/bin/sh\nexit 0\n");
     let fifo = std::ffi::CString::new(text(&outside.join("fifo"))).unwrap();
     // SAFETY: a path of our own.
     assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o666) }, 0);

@@ -1,14 +1,13 @@
 //! The file that was checked is the file that runs (X-EXE, X-HASH; ST-07, ST-08).
 
 use crate::support::world::{World, eventually, text, world};
-use crate::support::{Spec, identity_of, request, standing, this_program};
+use crate::support::{Spec, identity_of, request, standing, this_program, write_program};
 use crate::{Checked, Test};
 use policy::Code;
 use policy::sandbox::{ProcessEnd, ProcessOutcome, ProcessRequest, ProgramClass, SandboxError};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 pub const TESTS: &[(&str, Test)] = &[
     (
@@ -49,20 +48,6 @@ fn approved(spec: &mut Spec, world: &World, name: &str, content: &[u8]) -> PathB
     let path = directory.join(name);
     write_program(&path, content);
     path
-}
-
-/// Written by another process: a descriptor of ours that is open for writing could be inherited by a child that another test
-/// starts at that moment, and nothing can execute the file as long as that child has not executed its program.
-fn write_program(path: &Path, content: &[u8]) {
-    use std::io::Write as _;
-    let mut writer = Command::new("/bin/sh")
-        .args(["-c", "cat > \"$1\" && chmod 755 \"$1\"", "sh"])
-        .arg(path)
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    writer.stdin.take().unwrap().write_all(content).unwrap();
-    assert!(writer.wait().unwrap().success());
 }
 
 fn entry(spec: &Spec, path: &Path, class: ProgramClass) -> ProcessRequest {

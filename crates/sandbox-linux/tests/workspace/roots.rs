@@ -2,10 +2,9 @@
 
 use crate::support::matrix::{first_line, probe_argv, unconfined};
 use crate::support::world::text;
-use crate::support::{Spec, WAYS, confined, temporary};
+use crate::support::{Spec, WAYS, confined, temporary, write_program};
 use crate::{Checked, Test};
 use libc::{EACCES, EBUSY, EROFS};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 pub const TESTS: &[(&str, Test)] = &[
@@ -89,8 +88,8 @@ fn make(root: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(root)?;
     std::fs::write(root.join("file"), "content")?;
     std::fs::write(root.join("alone"), "content")?;
-    std::fs::copy("/bin/true", root.join("program"))?;
-    std::fs::set_permissions(root.join("program"), std::fs::Permissions::from_mode(0o755))
+    write_program(&root.join("program"), &std::fs::read("/bin/true")?);
+    Ok(())
 }
 
 fn each_right_alone() -> Checked {

@@ -1,5 +1,5 @@
 //! `exec --report json`, version 1: what was asked for, what was enforced, what came of it. Described in
-//! `docs/guide/exec.md`; one line of JSON, whatever happened.
+//! `docs/guide/exec.md` (a test compares them); one line of JSON, whatever happened.
 
 use crate::cli::ExecArgs;
 use crate::deployment::DeploymentError;
@@ -200,7 +200,22 @@ impl Outcome {
                 .map_or((Code::ConfigurationInvalid, String::new()), |fault| {
                     (fault.code, fault.to_string())
                 }),
-            other => (Code::ConfigurationInvalid, format!("{other:?}")),
+            DeploymentError::Unreadable(fault) => (fault.code, fault.to_string()),
+            DeploymentError::Findings(findings) => {
+                let english = crate::locale::Locale::built_in(crate::locale::DEFAULT_LANGUAGE);
+                let lines: Vec<String> = findings
+                    .iter()
+                    .map(|finding| super::super::opening::finding_line(&english, finding))
+                    .collect();
+                (Code::ConfigurationInvalid, lines.join("; "))
+            }
+            DeploymentError::Untrusted { file } => (
+                Code::ConfigurationInvalid,
+                format!("{}: no person has named it as it is now", file.display()),
+            ),
+            DeploymentError::NoConfiguration { .. } => {
+                (Code::ConfigurationInvalid, "no configuration".to_owned())
+            }
         };
         outcome.failed(code, stable, &detail);
         outcome
