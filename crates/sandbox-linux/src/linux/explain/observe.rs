@@ -214,14 +214,18 @@ impl<'p> Observer<'p> {
             return;
         }
         let mut text = Text::new();
-        let own = internet_name(&mut text, &address);
-        let told = match errno.0 {
-            libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EPERM => true,
-            // The loopback is the sandbox's own: a service of the host does not answer on it.
-            libc::ECONNREFUSED => own == Some(true),
-            _ => false,
-        };
-        if told && own.is_some() {
+        let is_internet = internet_name(&mut text, &address);
+        // Refused by the sandbox's own loopback, on which a service of the host does not answer and a granted address has its
+        // granted ports alone: an endpoint outside that refuses resets instead.
+        let told = matches!(
+            errno.0,
+            libc::ENETUNREACH
+                | libc::EHOSTUNREACH
+                | libc::EACCES
+                | libc::EPERM
+                | libc::ECONNREFUSED
+        );
+        if told && is_internet {
             self.table.add(Operation::Connect, errno.0, text.bytes());
         }
     }
@@ -342,23 +346,25 @@ fn socket_path(address: &[u8; ADDRESS], length: usize) -> Option<&[u8]> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Writes address and port, and says whether it is a loopback address; nothing for another family.
-fn internet_name(text: &mut Text, address: &[u8; ADDRESS]) -> Option<bool> {
+/// Writes address and port; false for another family.
+fn internet_name(text: &mut Text, address: &[u8; ADDRESS]) -> bool {
     let port = u16::from_be_bytes([address[2], address[3]]);
-    let (written, own) = match family(address) {
+    let written = match family(address) {
         libc::AF_INET => {
             let ip = Ipv4Addr::new(address[4], address[5], address[6], address[7]);
-            (write!(text, "{ip}:{port}"), ip.is_loopback())
+            write!(text, "{ip}:{port}")
         }
         libc::AF_INET6 => {
             let mut bytes = [0u8; 16];
-            bytes.copy_from_slice(address.get(8..24)?);
-            let ip = Ipv6Addr::from(bytes);
-            (write!(text, "[{ip}]:{port}"), ip.is_loopback())
+            let Some(given) = address.get(8..24) else {
+                return false;
+            };
+            bytes.copy_from_slice(given);
+            write!(text, "[{}]:{port}", Ipv6Addr::from(bytes))
         }
-        _ => return None,
+        _ => return false,
     };
-    written.ok().map(|()| own)
+    written.is_ok()
 }
 
 fn socket_name(text: &mut Text, arguments: [u64; 6]) {
