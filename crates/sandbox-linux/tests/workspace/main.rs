@@ -13,6 +13,7 @@
 mod git;
 mod identity;
 mod roots;
+mod special;
 #[path = "../support/mod.rs"]
 mod support;
 mod works;
@@ -26,10 +27,16 @@ type Test = fn() -> Checked;
 fn main() -> ExitCode {
     support::take_over();
     identity::take_over();
-    let trials = [identity::TESTS, git::TESTS, roots::TESTS, works::TESTS]
-        .into_iter()
-        .flatten()
-        .map(|(name, test)| Trial::test(*name, test))
-        .collect();
+    let trials = [
+        identity::TESTS,
+        git::TESTS,
+        roots::TESTS,
+        special::TESTS,
+        works::TESTS,
+    ]
+    .into_iter()
+    .flatten()
+    .map(|(name, test)| Trial::test(*name, test))
+    .collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
