@@ -2,15 +2,19 @@
 //! byte as they were.
 
 use crate::support::world::text;
-use crate::support::{Spec, WAYS, confined, is_root, temporary};
+use crate::support::{Spec, WAYS, confined, is_root, temporary, this_program};
 use crate::{Checked, Test};
 use rustix::fs::{IFlags, XattrFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-pub const TESTS: &[(&str, Test)] = &[("st_26_special_roots_stay_as_they_are", special_roots)];
+pub const TESTS: &[(&str, Test)] = &[
+    ("st_26_special_roots_stay_as_they_are", special_roots),
+    ("st_26_roots_on_other_mounts", mounted_roots),
+];
 
 /// Mode, owner, group, and every extended attribute (access lists among them) of each file and directory.
 type Looks = BTreeMap<PathBuf, (u32, u32, u32, BTreeMap<String, Vec<u8>>)>;
@@ -158,5 +162,63 @@ fn special_roots() -> Checked {
     }
     // As an ordinary user: everything but flags and other owners.
     assert!(made >= if is_root() { 8 } else { 6 }, "{made}");
+    Ok(())
+}
+
+/// How a root is mounted, what is done in it, and what comes out of that.
+const MOUNTED: &[(&str, &str, &str, &str)] = &[
+    (
+        "mount -t tmpfs -o mode=755 none \"$1\"",
+        "echo x > new && cat new && mkdir below && rm -r below new && echo worked",
+        "x\nworked\n",
+        "",
+    ),
+    (
+        "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\"",
+        "cat file; echo x > new",
+        "content",
+        "Read-only file system",
+    ),
+    (
+        "mount --bind \"$1\" \"$1\" && mount -o remount,bind,noexec \"$1\"",
+        "cp /bin/true program && chmod 755 program && ./program",
+        "",
+        "Permission denied",
+    ),
+];
+
+/// A grant widens nothing that the machine's own mount forbids; a file system in memory works as any other.
+fn mounted_roots() -> Checked {
+    if !is_root() {
+        eprintln!("skipped, needs: root");
+        return Ok(());
+    }
+    for (mount, script, out, error) in MOUNTED {
+        let directory = temporary();
+        let base = directory.path().canonicalize()?;
+        let root = base.join("root");
+        std::fs::create_dir(&root)?;
+        std::fs::write(root.join("file"), "content")?;
+        let spec = Spec::new(&root, "rwdx");
+        // In a mount namespace of its own, so that the machine sees none of it.
+        let ran = Command::new("/usr/bin/unshare")
+            .args(["-m", "/bin/sh", "-c"])
+            .arg(format!(
+                "{mount} || exit 99; exec \"$2\" --once \"$3\" /bin/sh -c \"$4\""
+            ))
+            .args(["sh".as_ref(), root.as_os_str(), this_program().as_os_str()])
+            .args([serde_json::to_string(&spec)?.as_str(), script])
+            .output()?;
+        let (seen, said) = (
+            String::from_utf8_lossy(&ran.stdout),
+            String::from_utf8_lossy(&ran.stderr),
+        );
+        if ran.status.code() == Some(99) {
+            eprintln!("skipped, needs: mounts in a namespace");
+            return Ok(());
+        }
+        assert_eq!(seen, *out, "{mount}: {said}");
+        assert!(said.contains(error), "{mount}: {said}");
+    }
     Ok(())
 }
