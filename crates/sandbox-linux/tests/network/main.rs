@@ -43,6 +43,14 @@ set -e
 ip link set lo up
 for address in 93.184.216.34 93.184.216.35; do ip addr add $address/32 dev lo; done
 for address in 2606:2800:220:1::34 2606:2800:220:1::35; do ip -6 addr add $address/128 dev lo nodad; done
+# The kernel makes the way to a new IPv6 address a moment later.
+for address in 2606:2800:220:1::34 2606:2800:220:1::35; do
+  tries=0
+  until ip -6 route get $address >/dev/null 2>&1; do
+    tries=$((tries + 1)); [ $tries -lt 1000 ] || exit 98
+    sleep 0.01
+  done
+done
 echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start
 mount --bind "$1/hosts" /etc/hosts
 mount --bind "$1/resolv.conf" /etc/resolv.conf
