@@ -14,6 +14,7 @@ mod interrupt;
 pub mod locale;
 mod logging;
 pub mod recorded;
+pub mod table;
 mod terminal;
 
 use clap::Parser;

@@ -1,8 +1,9 @@
 //! The one place that writes to standard output and standard error, so that `serve` can keep stdout for the protocol
 //! (SEC-INV-12). A closed pipe ends the output quietly; it is no error of ours.
 
+use crate::table::Table;
 use policy::{Fault, Localize, Message, Refusal};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 /// Where people read.
 pub struct Terminal<'a> {
@@ -33,6 +34,18 @@ impl<'a> Terminal<'a> {
     /// A line on standard output.
     pub fn line(&self, text: &str) {
         out(text);
+    }
+
+    /// A table on standard output: in colour and as wide as the terminal where it is one.
+    pub fn table(&self, table: &Table) {
+        let mut stdout = std::io::stdout().lock();
+        for line in table.lines(width_of(&stdout), colour_on(&stdout)) {
+            // Its cells are visible already; what is left are our own colours.
+            if writeln!(stdout, "{line}").is_err() {
+                return;
+            }
+        }
+        drop(stdout.flush());
     }
 
     /// A localized line on standard output.
@@ -95,6 +108,30 @@ pub fn json_line(value: &serde_json::Value) -> String {
         .collect()
 }
 
+/// Whether to use colour there: on a terminal that knows it, unless `NO_COLOR` is set; `CLICOLOR_FORCE` uses it anywhere.
+pub fn colour_on(stream: &impl IsTerminal) -> bool {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if set("NO_COLOR").is_some() {
+        return false;
+    }
+    if set("CLICOLOR_FORCE").is_some_and(|value| value != "0") {
+        return true;
+    }
+    stream.is_terminal() && set("TERM").is_some_and(|term| term != "dumb")
+}
+
+/// Cells in a line of the terminal, if it is one.
+#[cfg(unix)]
+fn width_of(stream: &impl std::os::fd::AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    Some(usize::from(size.ws_col)).filter(|width| *width > 0)
+}
+
+#[cfg(not(unix))]
+fn width_of(_stream: &impl IsTerminal) -> Option<usize> {
+    None
+}
+
 /// Directions and separators that change how a line looks.
 fn hides(c: char) -> bool {
     matches!(
@@ -119,6 +156,11 @@ pub fn visible(text: &str) -> String {
             c => c.to_string(),
         })
         .collect()
+}
+
+/// The same on one line: a line break or a tab is shown, too.
+pub fn one_visible_line(text: &str) -> String {
+    visible(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::cli::CheckArgs;
 use crate::deployment::{Deployment, DeploymentError, Narrowing, locate};
 use crate::exit;
 use crate::locale::Locale;
+use crate::table::{Cell, Style, Table};
 use crate::terminal::{Terminal, out_json};
 use policy::sandbox::{Control, Enforcement, SandboxBackend};
 use policy::{Localize, Message, SandboxMode};
@@ -341,14 +342,16 @@ fn print(json: bool, locale: &Locale, rows: Vec<Row>, code: u8) -> u8 {
         return code;
     }
     let terminal = Terminal::new(locale);
+    let mut table = Table::new().wrapping();
     for row in &rows {
         let mark = match row.mark {
-            Mark::Ok => "ok     ",
-            Mark::Warning => "warning",
-            Mark::Error => "ERROR  ",
+            Mark::Ok => Cell::styled("ok", Style::Green),
+            Mark::Warning => Cell::styled("warning", Style::Yellow),
+            Mark::Error => Cell::styled("ERROR", Style::Red),
         };
-        terminal.line(&format!("{mark}  {:<13}  {}", row.subject, row.detail));
+        table.row([mark, row.subject.into(), row.detail.as_str().into()]);
     }
+    terminal.table(&table);
     let worst = if code == exit::OK {
         "check.fine"
     } else {
