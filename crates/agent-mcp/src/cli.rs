@@ -21,7 +21,8 @@ pub struct Cli {
 /// Flags that every command takes.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Common {
-    /// Configuration file. Without it: ./agent.yaml, then agent-mcp/agent.yaml in the user's configuration directory.
+    /// Configuration file. Without it: agent.yaml or .agent-mcp/agent.yaml in this directory or above it, then
+    /// agent-mcp/agent.yaml in the user's configuration directory, then /etc/agent-mcp/agent.yaml.
     #[arg(long, value_name = "PATH")]
     pub config: Option<PathBuf>,
     /// Language of everything that is printed, and of the model's final answer: en, ja, or a file of the locale directory.

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+mod discovery;
 mod own_files;
 mod pin;
 mod places;
@@ -21,7 +22,8 @@ mod width;
 
 pub use own_files::{AbsenceGuard, GuardedBackend};
 pub use pin::{identity_of, pin};
-pub use places::{Found, Places, base_directory, find_configuration};
+pub use discovery::{Discovery, Found, PassedOver, discover};
+pub use places::{Places, base_directory};
 pub use trust::trust;
 
 /// Private areas of one Task (`TMPDIR`, `HOME`, `/dev/shm`) together.
@@ -47,8 +49,8 @@ pub struct Deployment {
 pub enum DeploymentError {
     /// Nothing to read, and the command needs one.
     NoConfiguration {
-        /// Where it was looked for.
-        looked: Vec<PathBuf>,
+        /// Where it was looked for, and what was seen there.
+        discovery: Box<Discovery>,
     },
     /// A file was found in the working directory that no person has named as it is now.
     Untrusted {
@@ -92,8 +94,11 @@ pub struct ReadConfiguration {
 /// # Errors
 /// None there, one that no person has named as it is now, unreadable, or every finding at once.
 pub fn locate(named: Option<&Path>) -> Result<ReadConfiguration, DeploymentError> {
-    let found =
-        find_configuration(named).map_err(|looked| DeploymentError::NoConfiguration { looked })?;
+    let mut discovery = discover(named);
+    let Some(found) = discovery.found.take() else {
+        let discovery = Box::new(discovery);
+        return Err(DeploymentError::NoConfiguration { discovery });
+    };
     match found {
         Found::Named(file) => {
             let read = read_configuration(&file)?;
@@ -114,6 +119,10 @@ pub fn locate(named: Option<&Path>) -> Result<ReadConfiguration, DeploymentError
             Ok(read)
         }
         Found::Own(file) => read_configuration(&file),
+        Found::System(file) => match discovery::system_problem(&file) {
+            None => read_configuration(&file),
+            Some(problem) => Err(DeploymentError::Unreadable(unreadable(&file, problem))),
+        },
     }
 }
 

@@ -13,6 +13,7 @@ mod exit;
 mod interrupt;
 pub mod locale;
 mod logging;
+mod models;
 pub mod recorded;
 pub mod table;
 mod terminal;

@@ -404,10 +404,6 @@ fn later_keys_are_reported_when_set() {
     );
     check(
         "sandbox: {network: {access: private}}\nguard: {url_allowlist: [a.example]}\nskills: {directory: s}\n",
-        &[
-            "guard.url_allowlist",
-            "sandbox.network.access",
-            "skills.directory",
-        ],
+        &["guard.url_allowlist", "skills.directory"],
     );
 }

@@ -89,6 +89,20 @@ pub(crate) fn make_directory(path: &Path) -> io::Result<bool> {
     }
 }
 
+/// Whether this user may make names in a directory: its mode, and whether its file system takes any.
+#[cfg(unix)]
+pub(crate) fn may_write(directory: &Path) -> io::Result<()> {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    let ways = Access::WRITE_OK | Access::EXEC_OK;
+    accessat(CWD, directory, ways, AtFlags::EACCESS).map_err(Into::into)
+}
+
+/// As above, where only trying tells.
+#[cfg(not(unix))]
+pub(crate) fn may_write(_directory: &Path) -> io::Result<()> {
+    Ok(())
+}
+
 /// Makes names in a directory durable. Where directories cannot be synced, renames are durable by themselves (NTFS).
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     #[cfg(unix)]

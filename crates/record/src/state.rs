@@ -180,6 +180,46 @@ impl StateDirectory {
         })
     }
 
+    /// What [`StateDirectory::open`] would find, without making or changing anything. Whether it is there already.
+    ///
+    /// # Errors
+    /// As `open`, as far as that can be known before.
+    pub fn look(path: &Path) -> Result<bool, StateError> {
+        let seen = match fs::symlink_metadata(path) {
+            Ok(seen) => seen,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let above = path.ancestors().skip(1).find(|above| above.exists());
+                return match above {
+                    Some(above) if !above.is_dir() => Err(StateError::WrongKind {
+                        path: above.to_owned(),
+                    }),
+                    Some(above) => private::may_write(above)
+                        .map(|()| false)
+                        .map_err(StateError::io("write to", above)),
+                    None => Err(StateError::io("look at", path)(error)),
+                };
+            }
+            Err(error) => return Err(StateError::io("look at", path)(error)),
+        };
+        let path = path.to_owned();
+        if seen.is_symlink() {
+            return Err(StateError::Symlink { path });
+        }
+        if !seen.is_dir() {
+            return Err(StateError::WrongKind { path });
+        }
+        match private::exposure(&seen) {
+            None => {}
+            // An empty one is closed to others when it is opened.
+            Some(Exposure::OpenToOthers { .. })
+                if fs::read_dir(&path).is_ok_and(|mut content| content.next().is_none()) => {}
+            Some(exposure) => return Err(StateError::exposed(&path, exposure)),
+        }
+        private::may_write(&path)
+            .map(|()| true)
+            .map_err(StateError::io("write to", &path))
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -32,6 +32,19 @@ pub use backend::LinuxSandbox;
 pub use exec::{Confined, ExecReport, Explain, PATH, confine};
 pub use policy;
 
+/// What names lead to, or why that is not known.
+pub type Answers = std::collections::BTreeMap<String, Result<Vec<std::net::IpAddr>, String>>;
+
+/// Asks the host's resolver for names, as a sandbox with `restricted` does before it starts: all at once, for five
+/// seconds at most, whatever the resolver does. Judge the answers with [`policy::reach::reachable`].
+///
+/// # Errors
+/// `Unavailable` where there is no backend, or where [`init`] was not called first in `main`. What is wrong with one name
+/// is that name's answer.
+pub fn ask_for_names(names: &[String]) -> Result<Answers, policy::sandbox::SandboxError> {
+    backend::ask_for_names(names)
+}
+
 /// Must be the first thing `main` does. Returns at once unless this process is a sandbox's helper, that is, this program executed
 /// again by [`LinuxSandbox`] or [`Confined::output`]; then it never returns.
 ///

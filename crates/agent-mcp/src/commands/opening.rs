@@ -1,7 +1,9 @@
 //! What most commands begin with: the configuration, the language, and what is wrong with either.
 
 use crate::cli::Common;
-use crate::deployment::{Deployment, DeploymentError, Narrowing, ReadConfiguration, locate};
+use crate::deployment::{
+    Deployment, DeploymentError, Narrowing, PassedOver, ReadConfiguration, locate,
+};
 use crate::exit;
 use crate::locale::{DEFAULT_LANGUAGE, Locale};
 use crate::terminal::Terminal;
@@ -92,8 +94,12 @@ pub fn report(locale: &Locale, problem: &DeploymentError) -> u8 {
 /// The same on a terminal of the caller's.
 pub fn say(terminal: &Terminal<'_>, problem: &DeploymentError) -> u8 {
     match problem {
-        DeploymentError::NoConfiguration { looked } => {
-            let looked: Vec<String> = looked
+        DeploymentError::NoConfiguration { discovery } => {
+            for (path, why) in &discovery.passed {
+                terminal.warn(&passed_over(path, *why));
+            }
+            let looked: Vec<String> = discovery
+                .looked
                 .iter()
                 .map(|path| path.display().to_string())
                 .collect();
@@ -127,6 +133,19 @@ pub fn say(terminal: &Terminal<'_>, problem: &DeploymentError) -> u8 {
                 .map_or(exit::USAGE, |refusal| exit::of(refusal.code))
         }
     }
+}
+
+/// A configuration that is there and not used, and why.
+pub fn passed_over(path: &Path, why: PassedOver) -> Message {
+    let (id, owner) = match why {
+        PassedOver::Later => ("check.config_later", None),
+        PassedOver::ForeignOwner { owner } => ("check.config_foreign", Some(owner)),
+        PassedOver::SharedDirectory => ("check.config_shared", None),
+    };
+    let message = Message::new(id).with("path", path.display());
+    owner
+        .into_iter()
+        .fold(message, |message, owner| message.with("owner", owner))
 }
 
 /// `file:line:column: key: text`, as editors understand it.

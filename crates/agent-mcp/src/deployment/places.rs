@@ -2,6 +2,7 @@
 
 use policy::config::Config;
 use policy::{Blame, Code, Fault};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// State, logs, audit and key, absolute.
@@ -79,26 +80,50 @@ impl Places {
 }
 
 fn default_state() -> Result<PathBuf, Fault> {
-    let from = |name: &str| {
-        std::env::var_os(name)
+    Variables::of_process().state()
+}
+
+/// The variables that say where things lie. A value that is no absolute path counts as not set (XDG Base Directory
+/// Specification).
+pub struct Variables(fn(&str) -> Option<OsString>);
+
+impl Variables {
+    /// Of this process.
+    pub fn of_process() -> Self {
+        Self(|name| std::env::var_os(name))
+    }
+
+    /// One that holds an absolute path.
+    pub fn absolute(&self, name: &str) -> Option<PathBuf> {
+        (self.0)(name)
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
-    };
-    if cfg!(windows) {
-        if let Some(base) = from("LOCALAPPDATA") {
-            return Ok(base.join("AgentSandboxMcp"));
-        }
-    } else if let Some(base) = from("XDG_STATE_HOME") {
-        return Ok(base.join("agent-mcp"));
-    } else if let Some(home) = from("HOME") {
-        return Ok(home.join(".local/state/agent-mcp"));
     }
-    Err(Fault::new(
-        Blame::Machine,
-        Code::StateUnusable,
-        "state.directory",
-        "neither XDG_STATE_HOME nor HOME is set",
-    ))
+
+    fn state(&self) -> Result<PathBuf, Fault> {
+        if cfg!(windows) {
+            if let Some(base) = self.absolute("LOCALAPPDATA") {
+                return Ok(base.join("AgentSandboxMcp"));
+            }
+        } else if let Some(base) = self.absolute("XDG_STATE_HOME") {
+            return Ok(base.join("agent-mcp"));
+        } else if let Some(home) = self.absolute("HOME") {
+            return Ok(home.join(".local/state/agent-mcp"));
+        }
+        Err(Fault::new(
+            Blame::Machine,
+            Code::StateUnusable,
+            "state.directory",
+            "neither XDG_STATE_HOME nor HOME is set to an absolute path",
+        ))
+    }
+
+    fn configuration(&self) -> Option<PathBuf> {
+        let base = self
+            .absolute("XDG_CONFIG_HOME")
+            .or_else(|| self.absolute("HOME").map(|home| home.join(".config")))?;
+        Some(base.join("agent-mcp"))
+    }
 }
 
 /// The absolute path with the links of its existing part resolved; what does not exist stays as it is.
@@ -119,52 +144,9 @@ pub fn resolve_existing(path: &Path) -> PathBuf {
     }
 }
 
-/// Where a configuration comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// A person named it.
-    Named(PathBuf),
-    /// It lies in the working directory, where anything that ran may have written it.
-    InPlace(PathBuf),
-    /// It lies in the user's own configuration directory, which no sandbox reaches.
-    Own(PathBuf),
-}
-
-/// The configuration: the one that was named, else `./agent.yaml`, `./.agent-mcp/agent.yaml`, else the user's own.
-///
-/// # Errors
-/// The places that were looked at.
-pub fn find_configuration(named: Option<&Path>) -> Result<Found, Vec<PathBuf>> {
-    if let Some(named) = named {
-        return Ok(Found::Named(named.to_owned()));
-    }
-    let exists = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok();
-    let mut looked = vec![
-        PathBuf::from("agent.yaml"),
-        PathBuf::from(".agent-mcp/agent.yaml"),
-    ];
-    if let Some(found) = looked.iter().find(|path| exists(path)) {
-        return Ok(Found::InPlace(found.clone()));
-    }
-    let own = user_directory().map(|directory| directory.join("agent.yaml"));
-    match own {
-        Some(own) if exists(&own) => Ok(Found::Own(own)),
-        own => {
-            looked.extend(own);
-            Err(looked)
-        }
-    }
-}
-
 /// The user's own configuration directory of this program.
-fn user_directory() -> Option<PathBuf> {
-    let from = |name: &str| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let base = from("XDG_CONFIG_HOME").or_else(|| from("HOME").map(|home| home.join(".config")))?;
-    Some(base.join("agent-mcp"))
+pub fn user_directory() -> Option<PathBuf> {
+    Variables::of_process().configuration()
 }
 
 /// The directory that relative paths are relative to.
@@ -190,4 +172,47 @@ pub fn base_directory(file: &Path) -> Result<PathBuf, Fault> {
 pub fn local_file(file: &Path) -> PathBuf {
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     file.with_file_name(format!("{stem}.local.yaml"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// X-CLI, issue 4: the XDG directories; relative values count as not set, and so does an empty one.
+    #[test]
+    #[cfg(unix)]
+    fn x_cli_xdg_directories() {
+        let at = |variables: fn(&str) -> Option<OsString>| {
+            let variables = Variables(variables);
+            (variables.state().ok(), variables.configuration())
+        };
+        let both = |state: &str, configuration: &str| {
+            (
+                Some(PathBuf::from(state)),
+                Some(PathBuf::from(configuration)),
+            )
+        };
+        assert_eq!(
+            at(|name| (name == "HOME").then(|| "/h".into())),
+            both("/h/.local/state/agent-mcp", "/h/.config/agent-mcp")
+        );
+        assert_eq!(
+            at(|name| Some(if name == "HOME" { "/h" } else { "relative" }.into())),
+            both("/h/.local/state/agent-mcp", "/h/.config/agent-mcp")
+        );
+        assert_eq!(
+            at(|name| Some(if name == "HOME" { "/h" } else { "" }.into())),
+            both("/h/.local/state/agent-mcp", "/h/.config/agent-mcp")
+        );
+        assert_eq!(
+            at(|name| match name {
+                "XDG_STATE_HOME" => Some("/s".into()),
+                "XDG_CONFIG_HOME" => Some("/c".into()),
+                _ => None,
+            }),
+            both("/s/agent-mcp", "/c/agent-mcp")
+        );
+        assert_eq!(at(|_| None), (None, None));
+        assert_eq!(at(|_| Some("x".into())), (None, None));
+    }
 }

@@ -24,9 +24,6 @@ const LATER: &[(&str, Code, Asks)] = &[
     ("mcp.transport", Code::LaterKey, |config| {
         config.mcp.transport == Transport::Http
     }),
-    ("sandbox.network.access", Code::LaterKey, |config| {
-        config.sandbox.network.word() != "none"
-    }),
     ("skills", Code::LaterKey, |_| true),
     ("telemetry", Code::LaterKey, |config| {
         config.telemetry.otlp_endpoint.is_some()
@@ -34,8 +31,7 @@ const LATER: &[(&str, Code, Asks)] = &[
 ];
 
 impl Config {
-    /// Warnings for the keys that the human wrote and that do nothing yet, in the order of their names. The same finding
-    /// is made for a level that a backend cannot enforce.
+    /// Warnings for the keys that the human wrote and that do nothing yet, in the order of their names.
     pub fn later_keys(&self) -> Vec<Finding> {
         LATER
             .iter()

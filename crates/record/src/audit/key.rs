@@ -215,7 +215,7 @@ impl AuditKey {
             Err(KeyError::Missing { .. }) => {}
             other => return other,
         }
-        if let Some(log) = first_log(state).map_err(KeyError::io("list", state.path()))? {
+        if let Some(log) = first_log(state.path()).map_err(KeyError::io("list", state.path()))? {
             // Another process may have made the key, and its first log, since we looked.
             return match Self::open(path) {
                 Err(KeyError::Missing { path }) => Err(KeyError::MissingWithLogs { path, log }),
@@ -223,6 +223,23 @@ impl AuditKey {
             };
         }
         Self::create(path)
+    }
+
+    /// What [`AuditKey::open_or_create`] would find, without making anything: none where it would make one. `state` need
+    /// not be there.
+    ///
+    /// # Errors
+    /// As `open_or_create`.
+    pub fn look(state: &Path, path: &Path) -> Result<Option<Self>, KeyError> {
+        match Self::open(path) {
+            Err(KeyError::Missing { path }) => {
+                match first_log(state).map_err(KeyError::io("list", state))? {
+                    Some(log) => Err(KeyError::MissingWithLogs { path, log }),
+                    None => Ok(None),
+                }
+            }
+            other => other.map(Some),
+        }
     }
 
     /// Written and synced under another name, then linked: the name appears with its content, and only once.
@@ -315,8 +332,8 @@ fn decode(digits: &[u8]) -> Option<Secret<[u8; 32]>> {
 }
 
 /// Any audit file of any instance.
-fn first_log(state: &StateDirectory) -> io::Result<Option<PathBuf>> {
-    let instances = match fs::read_dir(state.path().join("instances")) {
+fn first_log(state: &Path) -> io::Result<Option<PathBuf>> {
+    let instances = match fs::read_dir(state.join("instances")) {
         Ok(listing) => listing,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),

@@ -34,4 +34,5 @@ mod zygote;
 
 pub(crate) use helper::init;
 pub(crate) use once::{Readied, locate};
+pub(crate) use relay::ask_for_names;
 pub use standing::LinuxSandbox;

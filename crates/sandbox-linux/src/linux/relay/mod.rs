@@ -20,6 +20,6 @@ use engine::Relay;
 pub(crate) use engine::Tally;
 pub(crate) use grants::{MOST_GRANTS, Reach, reach};
 pub(crate) use inside::{free_low_ports, open_listeners};
-pub(crate) use resolve::{NAME as RESOLVER, run as run_resolver};
+pub(crate) use resolve::{NAME as RESOLVER, ask as ask_for_names, run as run_resolver};
 pub(crate) use single::SingleRelay;
 pub(crate) use thread::RelayThread;

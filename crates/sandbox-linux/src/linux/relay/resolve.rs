@@ -8,15 +8,13 @@ use super::super::helper;
 use super::super::sys::{names, process};
 use policy::sandbox::SandboxError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, ToSocketAddrs as _};
+use std::net::ToSocketAddrs as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What names lead to, or why that is not known.
-pub(crate) type Answers = BTreeMap<String, Result<Vec<IpAddr>, String>>;
+pub(crate) use crate::Answers;
 
 /// The name the resolving process is started under.
 pub(crate) const NAME: &str = "agent-mcp: resolver";
