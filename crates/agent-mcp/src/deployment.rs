@@ -20,11 +20,12 @@ mod places;
 mod trust;
 mod width;
 
+pub use discovery::{Discovery, Found, PassedOver, discover};
 pub use own_files::{AbsenceGuard, GuardedBackend};
 pub use pin::{identity_of, pin};
-pub use discovery::{Discovery, Found, PassedOver, discover};
-pub use places::{Places, base_directory};
+pub use places::{Places, base_directory, local_file, resolve_existing};
 pub use trust::trust;
+pub use width::too_wide;
 
 /// Private areas of one Task (`TMPDIR`, `HOME`, `/dev/shm`) together.
 const PRIVATE_BYTES: u64 = 512 * 1024 * 1024;
@@ -94,18 +95,25 @@ pub struct ReadConfiguration {
 /// # Errors
 /// None there, one that no person has named as it is now, unreadable, or every finding at once.
 pub fn locate(named: Option<&Path>) -> Result<ReadConfiguration, DeploymentError> {
+    let read = look(named)?;
+    if named.is_some() {
+        // What cannot be remembered has to be named again.
+        drop(trust(&read.file, &read.fingerprint));
+    }
+    Ok(read)
+}
+
+/// The same for `check`, which changes nothing: that a file was named is not remembered.
+///
+/// # Errors
+/// As [`locate`].
+pub fn look(named: Option<&Path>) -> Result<ReadConfiguration, DeploymentError> {
     let mut discovery = discover(named);
     let Some(found) = discovery.found.take() else {
         let discovery = Box::new(discovery);
         return Err(DeploymentError::NoConfiguration { discovery });
     };
     match found {
-        Found::Named(file) => {
-            let read = read_configuration(&file)?;
-            // What cannot be remembered has to be named again.
-            drop(trust(&file, &read.fingerprint));
-            Ok(read)
-        }
         Found::InPlace(file) => {
             let fingerprint = fingerprint_of(&file)?;
             if !trust::is_trusted(&file, &fingerprint) {
@@ -118,7 +126,7 @@ pub fn locate(named: Option<&Path>) -> Result<ReadConfiguration, DeploymentError
             }
             Ok(read)
         }
-        Found::Own(file) => read_configuration(&file),
+        Found::Named(file) | Found::Own(file) => read_configuration(&file),
         Found::System(file) => match discovery::system_problem(&file) {
             None => read_configuration(&file),
             Some(problem) => Err(DeploymentError::Unreadable(unreadable(&file, problem))),

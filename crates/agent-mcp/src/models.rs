@@ -109,14 +109,16 @@ async fn all_questions(client: &OllamaClient, details: Details<'_>) -> Result<Se
     match details {
         Details::Named(name) => {
             let shown = client.show(name).await;
-            server.named = Some(shown.map_err(|fault| fault.to_fault()).map(|details| Model {
-                name: name.to_owned(),
-                size: server
-                    .models
-                    .iter()
-                    .find(|model| is_same(&model.name, name))
-                    .and_then(|model| model.size),
-                details: Some(details),
+            server.named = Some(shown.map_err(|fault| fault.to_fault()).map(|details| {
+                Model {
+                    name: name.to_owned(),
+                    size: server
+                        .models
+                        .iter()
+                        .find(|model| is_same(&model.name, name))
+                        .and_then(|model| model.size),
+                    details: Some(details),
+                }
             }));
         }
         Details::All => {
@@ -195,9 +197,7 @@ pub fn choose(models: &[Model], memory: Option<u64>) -> Option<&Model> {
                     model.size.unwrap_or(0),
                 )
             };
-            rank(a)
-                .cmp(&rank(b))
-                .then_with(|| b.name.cmp(&a.name))
+            rank(a).cmp(&rank(b)).then_with(|| b.name.cmp(&a.name))
         })
 }
 

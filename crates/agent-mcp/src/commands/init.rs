@@ -1,22 +1,30 @@
-//! `agent-mcp init`: writes a commented configuration into a directory of its own. Never overwrites.
+//! `agent-mcp init`: writes a commented configuration into a directory of its own, with safe defaults that work at once.
+//! Never overwrites.
 
+mod configuration;
+mod entries;
+mod write;
+
+use super::check::memory_bytes;
 use super::opening::flag_locale;
 use crate::cli::InitArgs;
-use crate::deployment::{fingerprint_of, trust};
+use crate::deployment::{fingerprint_of, resolve_existing, too_wide, trust};
 use crate::exit;
 use crate::locale::{english, japanese};
+use crate::models::{AskProblem, Details, Model, Server, ask, choose};
 use crate::terminal::Terminal;
-use policy::config::{KeepAlive, TEMPLATE};
-use policy::{Blame, Code, Fault, Message};
-use runtime::ollama::{OllamaClient, OllamaSettings};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use configuration::Contents;
+use policy::config::{Config, Source};
+use policy::{Blame, Code, Fault, Localize, Message, Refusal, Right};
+use std::path::Path;
+use url::Url;
+use write::{NewFile, is_there, write_all};
 
 const SKILL: &str = include_str!("../../templates/example-skill.md");
 const BOX: &str = include_str!("../../templates/example-box.yaml");
-/// Written where no model was found; `check` then says what is missing.
-const NO_MODEL: &str = "choose-a-model";
+/// The directory that makes the one around it the workspace.
+const OWN_DIRECTORY: &str = ".agent-mcp";
+const CONFIGURATION: &str = "agent.yaml";
 
 /// Does it.
 pub fn run(arguments: &InitArgs) -> u8 {
@@ -25,190 +33,213 @@ pub fn run(arguments: &InitArgs) -> u8 {
         Err(code) => return code,
     };
     let terminal = Terminal::new(&locale);
-    if let Err(error) = arguments.ollama.parse::<url::Url>() {
-        terminal.fault(&Fault::new(
-            Blame::Configuration,
-            Code::ConfigurationInvalid,
-            "--ollama",
-            error,
-        ));
+    let endpoint = match arguments.ollama.parse::<Url>() {
+        Ok(endpoint) => endpoint,
+        Err(error) => {
+            terminal.fault(&wrong_endpoint(&error.to_string()));
+            return exit::USAGE;
+        }
+    };
+    let directory = &arguments.directory;
+    let is_own = directory
+        .file_name()
+        .is_some_and(|name| name == OWN_DIRECTORY);
+    if is_own && let Some(refusal) = unsuitable_workspace(directory) {
+        terminal.refusal(&refusal);
+        return exit::of(refusal.code);
+    }
+    warn_of_owner(&terminal, directory);
+    let is_new = !is_there(&directory.join(CONFIGURATION));
+    let memory = memory_bytes();
+    // What is kept is not asked about.
+    let model = is_new
+        .then(|| pick_model(&terminal, &endpoint, memory))
+        .flatten();
+    let entries = entries::installed();
+    let contents = Contents {
+        model: model.as_ref(),
+        endpoint: &endpoint,
+        workspace: if is_own { ".." } else { "workspace" },
+        entries: &entries,
+        memory,
+        language: arguments.lang.as_deref(),
+    };
+    let text = contents.text();
+    if let Some(problem) = findings(&text, terminal.texts()) {
+        // Only the endpoint is a person's own words here.
+        terminal.fault(&wrong_endpoint(&problem));
         return exit::USAGE;
     }
-    let model = installed_model(&arguments.ollama);
-    match &model {
-        Ok(Some(model)) => terminal.say(&Message::new("init.model").with("model", model)),
-        Ok(None) => {
-            terminal.say(&Message::new("init.no_model").with("endpoint", &arguments.ollama))
-        }
-        Err(fault) => terminal.fault(fault),
-    }
-    let model = model.ok().flatten().unwrap_or_else(|| NO_MODEL.to_owned());
-    let directory = &arguments.directory;
-    let own = directory
-        .file_name()
-        .is_some_and(|name| name == ".agent-mcp");
-    let workspace = if own { ".." } else { "workspace" };
-    let files = files(&model, workspace, arguments);
-    match write_all(directory, &files, (!own).then_some(workspace)) {
-        Ok(written) => {
-            for (path, new) in &written {
-                let id = if *new { "init.wrote" } else { "init.kept" };
-                terminal.say(&Message::new(id).with("path", path.display()));
-            }
-            // It was written by this person's own command just now.
-            let configuration = directory.join("agent.yaml");
-            if written
-                .iter()
-                .any(|(path, new)| *new && *path == configuration)
-                && let Ok(fingerprint) = fingerprint_of(&configuration)
-            {
-                drop(trust(&configuration, &fingerprint));
-            }
-            terminal.say(
-                &Message::new("init.next").with("config", directory.join("agent.yaml").display()),
-            );
-            exit::OK
-        }
+    let written = match write_all(directory, &files(text), (!is_own).then_some("workspace")) {
+        Ok(written) => written,
         Err(fault) => {
             terminal.fault(&fault);
-            exit::FAILED
+            terminal.warn(&Message::new("init.nothing_written"));
+            return exit::FAILED;
         }
+    };
+    for file in &written {
+        let id = if file.kept { "init.kept" } else { "init.wrote" };
+        terminal.say(&Message::new(id).with("path", file.path.display()));
+    }
+    let configuration = directory.join(CONFIGURATION);
+    let wrote_it = written
+        .iter()
+        .any(|file| !file.kept && file.path == configuration);
+    if wrote_it {
+        // It was written by this person's own command just now.
+        if let Ok(fingerprint) = fingerprint_of(&configuration) {
+            drop(trust(&configuration, &fingerprint));
+        }
+        let aliases: Vec<&str> = entries.iter().map(|entry| entry.alias).collect();
+        if !aliases.is_empty() {
+            terminal.say(&Message::new("init.entries").with("names", aliases.join(", ")));
+        }
+    }
+    terminal.say(&next(&configuration, is_own));
+    exit::OK
+}
+
+/// What to do now. In the workspace itself the file is found without being named.
+fn next(configuration: &Path, is_own: bool) -> Message {
+    let is_found = is_own && configuration.parent() == Some(Path::new(OWN_DIRECTORY));
+    let shown = for_shell(&configuration.display().to_string());
+    let flag = if is_found {
+        String::new()
+    } else {
+        format!(" --config {shown}")
+    };
+    Message::new("init.next")
+        .with("config", shown)
+        .with("flag", flag)
+}
+
+/// As a shell reads it back.
+fn for_shell(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._+-=:@%".contains(c);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
     }
 }
 
-fn files(model: &str, workspace: &str, arguments: &InitArgs) -> Vec<(PathBuf, String)> {
-    let mut configuration = TEMPLATE
-        .replace("{model}", model)
-        .replace("    - .\n", &format!("    - {workspace}\n"));
-    configuration = configuration.replace(
-        "  # endpoint: http://localhost:11434\n",
-        &format!("  endpoint: {}\n", arguments.ollama),
-    );
-    if let Some(lang) = &arguments.lang {
-        configuration = configuration.replace(
-            "# application:\n#   language: en ",
-            &format!("application:\n  language: {lang} "),
+fn wrong_endpoint(detail: &str) -> Fault {
+    Fault::new(
+        Blame::Configuration,
+        Code::ConfigurationInvalid,
+        "--ollama",
+        detail,
+    )
+}
+
+/// What is wrong with the text, if anything is.
+fn findings(text: &str, texts: &dyn Localize) -> Option<String> {
+    let source = Source {
+        name: CONFIGURATION,
+        text: text.as_bytes(),
+    };
+    let findings = Config::read(&[source]).err()?;
+    let lines: Vec<String> = findings
+        .iter()
+        .map(|finding| texts.text(&finding.message))
+        .collect();
+    Some(lines.join(" "))
+}
+
+/// The directory around `.agent-mcp` must be one project's.
+fn unsuitable_workspace(directory: &Path) -> Option<Refusal> {
+    let workspace = resolve_existing(directory).parent()?.to_owned();
+    let reason = too_wide(&workspace)?;
+    let target = workspace.display().to_string();
+    Some(Refusal::new(Code::PathDenied, reason, target).requiring(Right::Write))
+}
+
+/// Root's files in somebody else's directory would be of no use to them.
+#[cfg(unix)]
+fn warn_of_owner(terminal: &Terminal<'_>, directory: &Path) {
+    use std::os::unix::fs::MetadataExt;
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+    let existing = absolute.ancestors().find(|path| path.exists());
+    let owner = existing.and_then(|path| Some(std::fs::metadata(path).ok()?.uid()));
+    if let (Some(existing), Some(owner)) = (existing, owner)
+        && owner != 0
+    {
+        terminal.warn(
+            &Message::new("init.foreign_directory")
+                .with("path", existing.display())
+                .with("owner", owner),
         );
     }
-    let entries = shell_entry();
-    configuration = configuration.replace(
-        "    entries: []             # programs that may start, for example:\n",
-        &entries,
-    );
+}
+
+#[cfg(not(unix))]
+fn warn_of_owner(_: &Terminal<'_>, _: &Path) {}
+
+/// Asks Ollama, and says what was chosen and why.
+fn pick_model(terminal: &Terminal<'_>, endpoint: &Url, memory: Option<u64>) -> Option<Model> {
+    let server = match ask(endpoint, Details::All) {
+        Ok(server) => server,
+        Err(problem) => {
+            let detail = match &problem {
+                AskProblem::NoAnswer(fault) => terminal.texts().text(&fault.message()),
+                AskProblem::Settings(_) | AskProblem::NoRuntime(_) => problem.to_string(),
+            };
+            terminal.say(&Message::new("init.no_ollama").with("detail", detail));
+            return None;
+        }
+    };
+    let Server { models, .. } = server;
+    let Some(chosen) = choose(&models, memory) else {
+        let names: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
+        let message = match names.is_empty() {
+            true => Message::new("init.no_model").with("endpoint", endpoint),
+            false => Message::new("init.no_suitable_model")
+                .with("endpoint", endpoint)
+                .with("names", names.join(", ")),
+        };
+        terminal.say(&message);
+        return None;
+    };
+    terminal.say(&Message::new("init.models"));
+    for model in models.iter().filter(|model| model.is_suitable()) {
+        let id = match model.is_cloud() {
+            true => "init.model_line_cloud",
+            false => "init.model_line",
+        };
+        terminal.say(&with_facts(Message::new(id), model));
+    }
+    let suitable = models.iter().filter(|model| model.is_suitable()).count();
+    let id = match (chosen.is_cloud(), suitable) {
+        (true, _) => "init.model_cloud",
+        (false, 1) => "init.model_only",
+        (false, _) => "init.model",
+    };
+    terminal.say(&with_facts(Message::new(id), chosen));
+    Some(chosen.clone())
+}
+
+fn with_facts(message: Message, model: &Model) -> Message {
+    let number = |value: Option<u64>| value.map_or_else(|| "?".to_owned(), |n| n.to_string());
+    message
+        .with("model", &model.name)
+        .with("context", number(model.context()))
+        .with("size", number(model.size.map(|size| size >> 20)))
+}
+
+/// All files; the configuration comes last, so that where it is, everything is.
+fn files(configuration: String) -> Vec<NewFile> {
     let pretty = |texts: &std::collections::BTreeMap<String, String>| {
         serde_json::to_string_pretty(texts).map_or_else(|_| String::new(), |text| text + "\n")
     };
+    let file = |name, text| NewFile { name, text };
     vec![
-        (PathBuf::from("agent.yaml"), configuration),
-        (PathBuf::from("config/locales/en.json"), pretty(english())),
-        (PathBuf::from("config/locales/ja.json"), pretty(japanese())),
-        (PathBuf::from("skills/example.md"), SKILL.to_owned()),
-        (PathBuf::from("boxes/example.yaml"), BOX.to_owned()),
+        file("config/locales/en.json", pretty(english())),
+        file("config/locales/ja.json", pretty(japanese())),
+        file("skills/example.md", SKILL.to_owned()),
+        file("boxes/example.yaml", BOX.to_owned()),
+        file(CONFIGURATION, configuration),
     ]
-}
-
-/// Programs that most requests need and that are there, as entries.
-fn shell_entry() -> String {
-    let mut text = "    entries:                # programs that may start:\n".to_owned();
-    let mut any = false;
-    for (alias, paths) in [
-        ("sh", &["/bin/sh"][..]),
-        ("python3", &["/usr/bin/python3", "/usr/local/bin/python3"]),
-        ("git", &["/usr/bin/git"]),
-        ("make", &["/usr/bin/make"]),
-    ] {
-        if let Some(path) = paths.iter().find(|path| Path::new(path).is_file()) {
-            any = true;
-            text.push_str(&format!("      - alias: {alias}\n        path: {path}\n"));
-        }
-    }
-    if any {
-        text
-    } else {
-        "    entries: []             # programs that may start, for example:\n".to_owned()
-    }
-}
-
-fn write_all(
-    directory: &Path,
-    files: &[(PathBuf, String)],
-    workspace: Option<&str>,
-) -> Result<Vec<(PathBuf, bool)>, Fault> {
-    let failed = |path: &Path, error: std::io::Error| {
-        Fault::new(
-            Blame::Machine,
-            Code::ToolFailed,
-            path.display().to_string(),
-            error,
-        )
-    };
-    let mut written = Vec::new();
-    for (name, text) in files {
-        let path = directory.join(name);
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).map_err(|error| failed(parent, error))?;
-        }
-        match std::fs::File::options()
-            .write(true)
-            .create_new(true)
-            .open(&path)
-        {
-            Ok(mut file) => {
-                file.write_all(text.as_bytes())
-                    .map_err(|error| failed(&path, error))?;
-                written.push((path, true));
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                written.push((path, false))
-            }
-            Err(error) => return Err(failed(&path, error)),
-        }
-    }
-    if let Some(workspace) = workspace {
-        let path = directory.join(workspace);
-        std::fs::create_dir_all(&path).map_err(|error| failed(&path, error))?;
-    }
-    Ok(written)
-}
-
-/// The first installed model that can call tools.
-fn installed_model(endpoint: &str) -> Result<Option<String>, Fault> {
-    let wrong = |detail: String| {
-        Fault::new(
-            Blame::Configuration,
-            Code::ConfigurationInvalid,
-            "--ollama",
-            detail,
-        )
-    };
-    let endpoint: url::Url = endpoint
-        .parse()
-        .map_err(|error: url::ParseError| wrong(error.to_string()))?;
-    let settings = |model: &str| OllamaSettings {
-        endpoint: endpoint.clone(),
-        model: model.to_owned(),
-        keep_alive: KeepAlive::Duration("5m".to_owned()),
-        connect_timeout: Duration::from_secs(2),
-        deadline: Duration::from_secs(10),
-    };
-    let tokio = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| wrong(error.to_string()))?;
-    let lister =
-        OllamaClient::new(settings(NO_MODEL)).map_err(|problem| wrong(problem.to_string()))?;
-    let Ok(models) = tokio.block_on(lister.tags()) else {
-        return Ok(None);
-    };
-    for model in models {
-        let Ok(client) = OllamaClient::new(settings(&model.name)) else {
-            continue;
-        };
-        if let Ok(details) = tokio.block_on(client.show(&model.name))
-            && details.capabilities.is_some_and(|can| can.tools)
-        {
-            return Ok(Some(model.name));
-        }
-    }
-    Ok(None)
 }

@@ -272,6 +272,7 @@ fn owners(_: &Path) -> Vec<u32> {
 }
 
 #[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;

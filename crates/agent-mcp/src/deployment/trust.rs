@@ -30,7 +30,12 @@ fn name(file: &Path) -> String {
 
 /// Whether a person has named this file with these bytes. In doubt not.
 pub fn is_trusted(file: &Path, fingerprint: &Sha256Digest) -> bool {
-    list().is_ok_and(|(_, trusted)| trusted.get(&name(file)) == Some(&fingerprint.to_string()))
+    // Looking makes no directory.
+    let is_there = Places::default_places()
+        .is_ok_and(|places| StateDirectory::look(&places.state).unwrap_or(false));
+    is_there
+        && list()
+            .is_ok_and(|(_, trusted)| trusted.get(&name(file)) == Some(&fingerprint.to_string()))
 }
 
 /// Remembers that a person has named this file with these bytes.
