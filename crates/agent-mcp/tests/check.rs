@@ -377,6 +377,11 @@ fn x_cli_it_says_which_file_and_why() {
     assert_eq!(refused.status.code(), Some(2));
     let row = expect(&refused, "configuration", "error", "--config");
     assert_eq!(row["data"]["path"], found.to_str().unwrap());
+    assert_eq!(
+        rows(&refused, "configuration").len(),
+        2,
+        "and the one that comes later"
+    );
     let named = found.to_str().unwrap();
     let row = expect(
         &check(&["--config", named]),
@@ -513,7 +518,10 @@ fn x_net_what_names_lead_to() {
     let row = expect(&output, "network", "ok", "192.0.2.7:443 = 192.0.2.7");
     assert_eq!(row["data"]["addresses"], json!(["192.0.2.7"]));
     expect(&output, "network", "warning", "name.invalid:1");
-    assert_ne!(output.status.code(), Some(2));
+    if can_confine() {
+        // It may be known when the work starts.
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    }
     assert!(
         !text(&output.stdout).contains("no effect"),
         "the level is alive"

@@ -243,7 +243,7 @@ fn nfr_08_japanese_comments() {
         text(&output.stdout)
     );
     let written = std::fs::read_to_string(home.project().join(".agent-mcp/agent.yaml")).unwrap();
-    assert!(written.contains("設定ファイル") && written.contains("language: \"ja\""));
+    assert!(written.contains("設定ファイル") && written.contains("language: ja"));
     assert!(!written.contains("Put no secrets"), "{written}");
     let output = home.run(&["check"]);
     assert!(

@@ -38,7 +38,10 @@ pub fn run(arguments: &CheckArgs) -> u8 {
             if nothing_to_show && !arguments.json {
                 return super::opening::report(&locale, &problem);
             }
-            configuration::discovered(&mut report, &locale, &discover(named));
+            let mut discovery = discover(named);
+            // What cannot be used is told as that.
+            discovery.found = None;
+            configuration::discovered(&mut report, &locale, &discovery);
             configuration::problem(&mut report, &locale, &problem);
             return report.print(arguments.json, &locale);
         }
@@ -73,9 +76,9 @@ fn rows(report: &mut Report, locale: &Locale, deployment: &Deployment) {
         let data = json!({ "alias": entry.alias, "path": path, "sha256": hash });
         report.add_with(Mark::Ok, "entry", detail, data);
     }
-    network::rows(report, locale, deployment);
+    let reach = network::rows(report, locale, deployment);
     machine::rows(report, locale, deployment);
-    enforcement::rows(report, locale, deployment);
+    enforcement::rows(report, locale, deployment, reach);
     if let Some(config) = &deployment.config {
         model::rows(report, locale, config);
     }

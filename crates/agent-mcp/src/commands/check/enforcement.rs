@@ -1,5 +1,6 @@
 //! What this machine enforces, what is missing, and how to get it (X-PARTIAL).
 
+use super::network::Reach;
 use super::report::{Mark, Report};
 use crate::deployment::Deployment;
 use crate::exit;
@@ -8,10 +9,19 @@ use policy::sandbox::{Control, Enforcement, SandboxBackend};
 use policy::{Localize, Message, SandboxMode};
 use serde_json::json;
 
-/// For the configured mode, and where it differs for presets of the others.
-pub(super) fn rows(report: &mut Report, locale: &Locale, deployment: &Deployment) {
+/// For the configured mode, and where it differs for presets of the others. Where a name leads nowhere now, no sandbox
+/// could be made with the policy itself; then a preset of its mode says what this machine can do.
+pub(super) fn rows(report: &mut Report, locale: &Locale, deployment: &Deployment, reach: Reach) {
     let backend = crate::compose::backend();
-    let enforcement = match backend.survey(&deployment.policy) {
+    let preset = match reach {
+        Reach::Known => None,
+        Reach::Unknown => {
+            let (mode, root) = (deployment.policy.mode(), deployment.policy.workspace_root());
+            Deployment::preset(mode, root).ok()
+        }
+    };
+    let policy = &preset.as_ref().unwrap_or(deployment).policy;
+    let enforcement = match backend.survey(policy) {
         Ok(enforcement) => enforcement,
         Err(error) => {
             let fault = crate::compose::sandbox_fault(&error);

@@ -12,7 +12,16 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-pub(super) fn rows(report: &mut Report, locale: &Locale, deployment: &Deployment) {
+/// Whether a sandbox could be made with what is granted now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Every name leads where it may.
+    Known,
+    /// One does not, which was told.
+    Unknown,
+}
+
+pub(super) fn rows(report: &mut Report, locale: &Locale, deployment: &Deployment) -> Reach {
     let network = deployment.policy.network();
     let level = network.word();
     let (detail, data) = match network {
@@ -28,12 +37,14 @@ pub(super) fn rows(report: &mut Report, locale: &Locale, deployment: &Deployment
         }
     };
     report.add_with(Mark::Ok, "network", detail, data);
-    if let NetworkPolicy::Restricted { endpoints } = network {
-        restricted(report, locale, endpoints);
+    match network {
+        NetworkPolicy::Restricted { endpoints } => restricted(report, locale, endpoints),
+        NetworkPolicy::None | NetworkPolicy::Private | NetworkPolicy::Local { .. } => Reach::Known,
     }
 }
 
-fn restricted(report: &mut Report, locale: &Locale, endpoints: &BTreeSet<(String, u16)>) {
+fn restricted(report: &mut Report, locale: &Locale, endpoints: &BTreeSet<(String, u16)>) -> Reach {
+    let mut reach = Reach::Known;
     let names: BTreeSet<&String> = endpoints
         .iter()
         .map(|(host, _)| host)
@@ -49,7 +60,8 @@ fn restricted(report: &mut Report, locale: &Locale, endpoints: &BTreeSet<(String
         Ok(answers) => answers,
         Err(error) => {
             let fault = crate::compose::sandbox_fault(&error);
-            return report.fault(locale, "network", &fault, exit::SANDBOX);
+            report.fault(locale, "network", &fault, exit::SANDBOX);
+            return Reach::Unknown;
         }
     };
     for (host, port) in endpoints {
@@ -71,6 +83,7 @@ fn restricted(report: &mut Report, locale: &Locale, endpoints: &BTreeSet<(String
                     .with("detail", reason);
                 let data = json!({ "endpoint": endpoint, "addresses": [] });
                 report.add_with(Mark::Warning, "network", locale.text(&message), data);
+                reach = Reach::Unknown;
                 continue;
             }
         };
@@ -84,7 +97,11 @@ fn restricted(report: &mut Report, locale: &Locale, endpoints: &BTreeSet<(String
                 let data = json!({ "endpoint": endpoint, "addresses": addresses });
                 report.add_with(Mark::Ok, "network", detail, data);
             }
-            Err(refusal) => report.refusal(locale, "network", &refusal, exit::USAGE),
+            Err(refusal) => {
+                report.refusal(locale, "network", &refusal, exit::USAGE);
+                reach = Reach::Unknown;
+            }
         }
     }
+    reach
 }

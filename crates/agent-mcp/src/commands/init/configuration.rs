@@ -5,7 +5,6 @@ use crate::models::{Model, NO_MODEL};
 use policy::config::TEMPLATE;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
 use url::Url;
 
 /// The template's comments and what they are in Japanese.
@@ -37,7 +36,10 @@ impl Contents<'_> {
             .replace("    - .\n", &format!("    - {}\n", self.workspace))
             .replace(
                 "  # endpoint: http://localhost:11434\n",
-                &format!("  endpoint: {}\n", quoted(self.endpoint.as_str())),
+                &format!(
+                    "  endpoint: {}\n",
+                    word(self.endpoint.as_str().trim_end_matches('/'))
+                ),
             );
         if let Some(context) = self
             .model
@@ -55,7 +57,7 @@ impl Contents<'_> {
         if let Some(language) = self.language {
             text = text.replace(
                 "# application:\n#   language: en ",
-                &format!("application:\n  language: {} ", quoted(language)),
+                &format!("application:\n  language: {} ", word(language)),
             );
         }
         if !self.entries.is_empty() {
@@ -80,19 +82,19 @@ fn listed(entries: &[Entry]) -> String {
             text,
             "      - alias: {}\n        path: {}\n",
             entry.alias,
-            path(&entry.path)
+            word(&entry.path.to_string_lossy())
         );
     }
     text
 }
 
-/// A path, in quotes where YAML needs them.
-fn path(path: &Path) -> String {
-    let path = path.to_string_lossy();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._+-".contains(c);
-    match path.chars().all(plain) {
-        true => path.into_owned(),
-        false => quoted(&path),
+/// A path, an address, a language: in quotes where YAML needs them.
+fn word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/:._+-".contains(c);
+    let begins = text.starts_with(|c: char| c == '/' || c.is_ascii_alphabetic());
+    match begins && text.chars().all(plain) && !text.ends_with(':') {
+        true => text.to_owned(),
+        false => quoted(text),
     }
 }
 
@@ -158,7 +160,7 @@ mod tests {
         let english = contents(&endpoint, Some("en")).text();
         let japanese = contents(&endpoint, Some("ja")).text();
         assert_eq!(
-            meaning(&english.replace("\"en\"", "\"ja\"")),
+            meaning(&english.replace("language: en", "language: ja")),
             meaning(&japanese)
         );
         let comments = comments();
