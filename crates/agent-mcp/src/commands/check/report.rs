@@ -175,12 +175,14 @@ impl Report {
             .iter()
             .filter(|row| matches!(row.mark, Mark::Warning | Mark::Danger))
             .count();
-        let last = match (code, attention) {
-            (exit::OK, 0) => Message::new("check.fine"),
-            (exit::OK, count) => Message::new("check.fine_with_warnings").with("count", count),
-            _ => Message::new("check.wrong"),
+        if attention > 0 {
+            terminal.say(&Message::new("check.attention").with("count", attention));
+        }
+        let last = match code {
+            exit::OK => "check.fine",
+            _ => "check.wrong",
         };
-        terminal.say(&last);
+        terminal.say(&Message::new(last));
         code
     }
 }
