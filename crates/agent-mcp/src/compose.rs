@@ -7,7 +7,7 @@ use policy::config::{Ask, Config};
 use policy::sandbox::{SandboxBackend, SandboxError};
 use policy::tool::Operation;
 use policy::{Blame, Code, Fault, Localize, Message};
-use record::logs::{LlmLog, RollingFile, RollingLimits, SessionEvents};
+use record::logs::{HttpLog, LlmLog, RollingFile, RollingLimits, SessionEvents};
 use record::{Redactor, StateDirectory, SystemClock};
 use runtime::{
     AgentService, Language, ModelParts, Records, RunLimits, RuntimeParts, SkillDescriptor,
@@ -124,9 +124,14 @@ pub fn compose(deployment: &Deployment, locale: &Locale) -> Result<Composed, Fau
     })
 }
 
-fn records(config: &Config, deployment: &Deployment, books: &Books) -> Result<Records, Fault> {
+/// The directory of the logs, and how they roll.
+fn logs(
+    config: &Config,
+    deployment: &Deployment,
+    books: &Books,
+) -> Result<(StateDirectory, RollingLimits), Fault> {
     let places = &deployment.places;
-    let logs = if places.logs.starts_with(&places.state) && places.logs != places.state {
+    let directory = if places.logs.starts_with(&places.state) && places.logs != places.state {
         books.state.directory("logs")
     } else {
         StateDirectory::open(&places.logs)
@@ -136,6 +141,12 @@ fn records(config: &Config, deployment: &Deployment, books: &Books) -> Result<Re
         max_file_bytes: config.logging.max_file_bytes,
         retained_files: config.logging.retained_files,
     };
+    Ok((directory, limits))
+}
+
+fn records(config: &Config, deployment: &Deployment, books: &Books) -> Result<Records, Fault> {
+    let places = &deployment.places;
+    let (logs, limits) = self::logs(config, deployment, books)?;
     // Instances write at the same time, so each has files of its own.
     let number = books.instance.number();
     let unusable = |error: record::StateError| fault(error.code(), &places.logs, error);
@@ -183,6 +194,30 @@ impl Running {
     /// The handle.
     pub fn service(&self) -> AgentService {
         self.service.clone()
+    }
+
+    /// This process's instance (X-INST).
+    pub fn instance(&self) -> &record::Instance {
+        &self.books.instance
+    }
+
+    /// The HTTP log, unless `logging.http_requests` is off (DESIGN §5.8).
+    ///
+    /// # Errors
+    /// `state.unusable`.
+    pub fn http_log(
+        &self,
+        config: &Config,
+        deployment: &Deployment,
+    ) -> Result<Option<HttpLog>, Fault> {
+        if !config.logging.http_requests {
+            return Ok(None);
+        }
+        let (logs, limits) = logs(config, deployment, &self.books)?;
+        let name = format!("http.{:04}.jsonl", self.books.instance.number());
+        HttpLog::open(&logs, &name, limits)
+            .map(Some)
+            .map_err(|error| fault(error.code(), &deployment.places.logs, error))
     }
 
     /// Stops everything safely and closes the books (DESIGN §16.1).

@@ -25,7 +25,7 @@ pub const EXEC_NOT_FOUND: u8 = 127;
 pub fn of(code: Code) -> u8 {
     match code {
         Code::SandboxUnavailable | Code::SandboxPartial => SANDBOX,
-        Code::ConfigurationInvalid | Code::LocaleInvalid => USAGE,
+        Code::ConfigurationInvalid | Code::LocaleInvalid | Code::HttpPortUnavailable => USAGE,
         _ => match code.category() {
             Category::PolicyDenied => REFUSED,
             Category::RecoveryFailure => RECOVERY,

@@ -1,5 +1,6 @@
 //! The application log: standard error and a rolling file (DESIGN §15.1). Its level comes from the configuration, never from
-//! the command line. Nothing of a request or a model's text is logged here; the SDK and HTTP crates are held at warnings.
+//! the command line. Nothing of a request or a model's text is logged here; the SDK and HTTP crates are held at errors, because
+//! what they warn of is up to the client, and a reader of standard error who sleeps must not stop the server.
 
 use policy::config::LogLevel;
 use record::logs::RollingFile;
@@ -11,7 +12,7 @@ use tracing_subscriber::fmt::MakeWriter;
 /// Starts logging; a second start in one process keeps the first.
 pub fn start(level: LogLevel, file: RollingFile) {
     let filter = format!(
-        "warn,agent_mcp={0},runtime={0},mcp={0},record={0},policy={0},sandbox_linux={0}",
+        "warn,rmcp=error,hyper=error,agent_mcp={0},runtime={0},mcp={0},record={0},policy={0},sandbox_linux={0}",
         level.word()
     );
     let subscriber = tracing_subscriber::fmt()

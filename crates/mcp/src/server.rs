@@ -28,15 +28,32 @@ const REMEMBERED_RUNS: usize = 64;
 /// Methods whose requests arrive here as "custom" when their parameters have the wrong shape (M-5).
 const METHODS_WITH_PARAMETERS: [&str; 3] = ["tools/call", "tools/list", "server/discover"];
 
-/// One client's server.
+/// One client's server. Clones share everything: over HTTP each request is served by one.
 pub(crate) struct AgentServer<P> {
     port: Arc<P>,
     localize: Arc<dyn Localize>,
     limits: ServerLimits,
     client: ClientId,
     ending: Ending,
-    tools: Vec<Tool>,
-    answered: Mutex<VecDeque<RunStatus>>,
+    /// Both are made once: they are the same for every request.
+    tools: Arc<[Tool]>,
+    info: Arc<ServerConfig>,
+    answered: Arc<Mutex<VecDeque<RunStatus>>>,
+}
+
+impl<P> Clone for AgentServer<P> {
+    fn clone(&self) -> Self {
+        Self {
+            port: Arc::clone(&self.port),
+            localize: Arc::clone(&self.localize),
+            limits: self.limits,
+            client: self.client,
+            ending: self.ending.clone(),
+            tools: Arc::clone(&self.tools),
+            info: Arc::clone(&self.info),
+            answered: Arc::clone(&self.answered),
+        }
+    }
 }
 
 impl<P: AgentPort> AgentServer<P> {
@@ -47,7 +64,10 @@ impl<P: AgentPort> AgentServer<P> {
         client: ClientId,
         ending: Ending,
     ) -> Self {
-        let tools = tools::list(localize.as_ref());
+        let tools = tools::list(localize.as_ref()).into();
+        let info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("agent-mcp", env!("CARGO_PKG_VERSION")))
+            .with_instructions(localize.text(&Message::new("mcp.instructions")));
         Self {
             port,
             localize,
@@ -55,7 +75,8 @@ impl<P: AgentPort> AgentServer<P> {
             client,
             ending,
             tools,
-            answered: Mutex::default(),
+            info: Arc::new(info),
+            answered: Arc::default(),
         }
     }
 
@@ -86,6 +107,9 @@ impl<P: AgentPort> AgentServer<P> {
             StatusArguments::parse(arguments).map_err(|problem| self.refusal(problem))?;
         let ask = || self.unless_over(self.port.status(arguments.task_id, arguments.session_id));
         let mut status = ask().await?;
+        if self.limits.status_wait.is_zero() {
+            return Ok(result_text::status(&status, self.localize.as_ref()));
+        }
         let deadline = tokio::time::Instant::now() + self.limits.status_wait;
         while self.is_old_news(&status) && tokio::time::Instant::now() < deadline {
             tokio::select! {
@@ -136,9 +160,7 @@ impl<P: AgentPort> AgentServer<P> {
 
 impl<P: AgentPort> ServerHandler for AgentServer<P> {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-            .with_server_info(Implementation::new("agent-mcp", env!("CARGO_PKG_VERSION")))
-            .with_instructions(self.localize.text(&Message::new("mcp.instructions")))
+        ServerConfig::clone(&self.info)
     }
 
     async fn list_tools(
@@ -156,7 +178,7 @@ impl<P: AgentPort> ServerHandler for AgentServer<P> {
                 None,
             ));
         }
-        Ok(ListToolsResult::with_all_items(self.tools.clone()))
+        Ok(ListToolsResult::with_all_items(self.tools.to_vec()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {

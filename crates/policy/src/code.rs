@@ -225,6 +225,8 @@ codes! {
     ClientGone = "run.client_gone", Validation;
     /// The server is stopping.
     ServerStopping = "server.stopping", Validation;
+    /// The HTTP port cannot be listened on.
+    HttpPortUnavailable = "http.port_unavailable", Validation;
     /// The queue is full.
     QueueFull = "run.queue_full", ResourceLimit;
     /// The audit log could not be written; the effect did not happen.

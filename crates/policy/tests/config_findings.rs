@@ -196,7 +196,7 @@ sandbox:
         "1:17 version_one schema_version [2]
         2:1 unknown_key_near sandbx ~sandbox
         5:11 not_loopback mcp.http.host [127.0.0.1, ::1]
-        6:11 out_of_range mcp.http.port [1..65535]
+        6:11 out_of_range mcp.http.port [0..65535]
         7:5 unknown_key_near mcp.http.prot ~mcp.http.port
         9:3 missing_key ollama.model
         9:13 bad_url ollama.endpoint [http://host:port, https://host:port]

@@ -399,7 +399,6 @@ fn later_keys_are_reported_when_set() {
             "approvals.ask",
             "console.port",
             "mcp.tasks.poll_interval_ms",
-            "mcp.transport",
         ],
     );
     check(

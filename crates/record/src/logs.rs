@@ -1,9 +1,11 @@
-//! Plain logs: not signed, and not proof of anything. The application log and the LLM log roll; session events do not.
+//! Plain logs: not signed, and not proof of anything. The application, LLM and HTTP logs roll; session events do not.
 
+mod http;
 mod llm;
 mod rolling;
 mod session;
 
+pub use http::{HttpLog, HttpRecord};
 pub use llm::{
     LlmCall, LlmLog, LlmPhase, LlmRecord, LlmToolCall, LlmToolResult, PromptMessage,
     RequestMetadata, TokenUsage,

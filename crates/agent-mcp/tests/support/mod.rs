@@ -6,6 +6,8 @@
     reason = "tests start the product as its users do"
 )]
 
+pub mod http;
+
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};

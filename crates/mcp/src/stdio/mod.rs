@@ -7,7 +7,6 @@
 
 mod lifecycle;
 mod lines;
-mod message;
 mod output;
 mod transport;
 

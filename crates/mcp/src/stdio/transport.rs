@@ -1,9 +1,9 @@
 //! The SDK's transport over two byte streams. Messages are the SDK's; here is what it does with lines that are none.
 
 use crate::ending::Ending;
+use crate::message::{self, Reading};
 use crate::stdio::lifecycle::{Admission, Lifecycle};
 use crate::stdio::lines::{Line, Lines};
-use crate::stdio::message::{self, Reading};
 use crate::stdio::output::Output;
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};

@@ -4,7 +4,6 @@ use super::defaults;
 use super::finding::{Finding, FindingCode as Code};
 use super::report::{Details, finding};
 use super::settings::Config;
-use super::words::Transport;
 
 /// Whether what is written asks for something that is not there yet.
 type Asks = fn(&Config) -> bool;
@@ -21,9 +20,6 @@ const LATER: &[(&str, Code, Asks)] = &[
         !config.guard.url_allowlist.is_empty()
     }),
     ("mcp.tasks", Code::LaterKey, |_| true),
-    ("mcp.transport", Code::LaterKey, |config| {
-        config.mcp.transport == Transport::Http
-    }),
     ("skills", Code::LaterKey, |_| true),
     ("telemetry", Code::LaterKey, |config| {
         config.telemetry.otlp_endpoint.is_some()

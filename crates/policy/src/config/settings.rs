@@ -84,7 +84,7 @@ pub struct Mcp {
 pub struct Http {
     /// `host`: 127.0.0.1 or ::1, nothing else (MCP-TR-02, ST-22).
     pub host: IpAddr,
-    /// `port`: 1 to 65535; default 8080.
+    /// `port`: default 8080; 0 takes any free one.
     pub port: u16,
 }
 

@@ -128,9 +128,9 @@ sections! {
         /// Loopback address to listen on.
         #[schemars(extend("default" = defaults::LOOPBACK))]
         host: Loopback,
-        /// Port to listen on.
+        /// Port to listen on; 0 = any free port, published in the state directory.
         #[schemars(extend("default" = defaults::HTTP_PORT))]
-        port: Port,
+        port: Whole<0, 65_535>,
     }
 
     /// Images that a request may carry.

@@ -1,13 +1,17 @@
 //! `agent-mcp serve`: the MCP server. Stdout is for the protocol and nothing else (SEC-INV-12).
 
+mod http;
+mod ready;
+
 use super::opening::{Opened, open};
 use crate::cli::{ServeArgs, Transport};
-use crate::compose::compose;
+use crate::compose::{Running, compose};
 use crate::deployment::Narrowing;
 use crate::exit;
 use crate::terminal::Terminal;
 use policy::config::Transport as Configured;
-use policy::{Blame, Code, Fault, Localize, Message};
+use policy::{Blame, Code, Fault, Localize};
+use ready::State;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -30,10 +34,6 @@ pub fn run(arguments: &ServeArgs) -> u8 {
             .as_ref()
             .is_some_and(|config| config.mcp.transport == Configured::Http),
     };
-    if http {
-        terminal.warn(&Message::new("serve.http_later"));
-        return exit::USAGE;
-    }
     let limits = deployment
         .config
         .as_ref()
@@ -84,39 +84,51 @@ pub fn run(arguments: &ServeArgs) -> u8 {
         };
         let shutdown = CancellationToken::new();
         tokio::spawn(stop_on_signal(shutdown.clone()));
-        tokio::spawn(stop_without_parent(shutdown.clone()));
-        tracing::info!("ready");
         let texts: Arc<dyn Localize> = locale.clone();
-        let served = mcp::serve_stdio(
-            running.service(),
-            texts,
-            limits,
-            tokio::io::stdin(),
-            tokio::io::stdout(),
-            shutdown,
-        )
-        .await;
+        let served = match (&deployment.config, http) {
+            (Some(config), true) => {
+                http::serve(&running, &deployment, config, texts, limits, shutdown).await
+            }
+            _ => serve_stdio(&running, texts, limits, shutdown).await,
+        };
         let stopped = running.stop().await;
-        match (served, stopped) {
-            (Ok(_), Ok(())) => exit::OK,
-            (Ok(_), Err(fault)) => {
+        match served.and(stopped) {
+            Ok(()) => exit::OK,
+            Err(fault) => {
                 terminal.fault(&fault);
                 exit::of(fault.code)
-            }
-            (Err(error), _) => {
-                terminal.fault(&Fault::new(
-                    Blame::Client,
-                    Code::RequestInvalid,
-                    "stdio",
-                    error,
-                ));
-                exit::FAILED
             }
         }
     });
     // A read of standard input may still be blocked in its thread; it must not hold the process.
     tokio.shutdown_background();
     code
+}
+
+/// Serves the one client of standard input and output until it is gone or `shutdown`.
+async fn serve_stdio(
+    running: &Running,
+    texts: Arc<dyn Localize>,
+    limits: mcp::ServerLimits,
+    shutdown: CancellationToken,
+) -> Result<(), Fault> {
+    // Only here: whoever started an HTTP server may go, because its clients are others.
+    tokio::spawn(stop_without_parent(shutdown.clone()));
+    tracing::info!("ready");
+    ready::notify(State::Ready);
+    let served = mcp::serve_stdio(
+        running.service(),
+        texts,
+        limits,
+        tokio::io::stdin(),
+        tokio::io::stdout(),
+        shutdown,
+    )
+    .await;
+    ready::notify(State::Stopping);
+    served
+        .map(drop)
+        .map_err(|error| Fault::new(Blame::Client, Code::RequestInvalid, "stdio", error))
 }
 
 /// `agent_status` answers at once: how often to ask is the client's business (P-5).

@@ -1,20 +1,24 @@
-//! From a line to a message of the SDK, and what to answer when it is none.
+//! From a line or an HTTP body to a message of the SDK, and what to answer when it is none (M-4, M-5, M-6).
 
 use rmcp::ErrorData;
 use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use serde_json::Value;
 
-/// What a line was.
-pub(super) enum Reading {
+/// More values than this in one message are refused before they are parsed: each takes some 50 times its two bytes in memory.
+/// What our tools take has fewer than 100.
+const MOST_VALUES: usize = 100_000;
+
+/// What it was.
+pub(crate) enum Reading {
     /// A message for the SDK.
     Message(Box<ClientJsonRpcMessage>),
     /// Nothing the SDK can read; the client is told.
     Refused(Box<ServerJsonRpcMessage>),
-    /// Nothing to answer: an empty line, or a broken notification or response, which JSON-RPC leaves without reply.
+    /// Nothing to answer on stdio: an empty line, or a broken notification or response, which JSON-RPC leaves without reply.
     Nothing,
 }
 
-pub(super) fn read(line: &[u8]) -> Reading {
+pub(crate) fn read(line: &[u8]) -> Reading {
     // Some editors and shells put a byte order mark first; RFC 8259 lets us skip it.
     let line = line
         .strip_prefix(b"\xef\xbb\xbf")
@@ -24,8 +28,15 @@ pub(super) fn read(line: &[u8]) -> Reading {
         return Reading::Nothing;
     }
     let Ok(text) = std::str::from_utf8(line) else {
-        return refused(ErrorData::parse_error("the line is not UTF-8", None), None);
+        return refused(
+            ErrorData::parse_error("the message is not UTF-8", None),
+            None,
+        );
     };
+    if holds_too_many_values(line) {
+        let message = format!("the message holds more than {MOST_VALUES} values");
+        return refused(ErrorData::invalid_request(message, None), None);
+    }
     match serde_json::from_str(text) {
         Ok(message) => Reading::Message(Box::new(message)),
         Err(_) => no_message(text),
@@ -33,9 +44,27 @@ pub(super) fn read(line: &[u8]) -> Reading {
 }
 
 /// A line beyond the limit (M-4).
-pub(super) fn too_long(limit: u64) -> ServerJsonRpcMessage {
+pub(crate) fn too_long(limit: u64) -> ServerJsonRpcMessage {
     let error = ErrorData::invalid_request(format!("the line is longer than {limit} bytes"), None);
     ServerJsonRpcMessage::error(error, None)
+}
+
+/// Whether there are too many commas and opening brackets outside of strings.
+fn holds_too_many_values(text: &[u8]) -> bool {
+    if text.len() <= MOST_VALUES {
+        return false;
+    }
+    let (mut values, mut quoted, mut escaped) = (0, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b',' | b'[' | b'{' if !quoted => values += 1,
+            _ => {}
+        }
+    }
+    values > MOST_VALUES
 }
 
 fn no_message(text: &str) -> Reading {
@@ -43,7 +72,7 @@ fn no_message(text: &str) -> Reading {
         Ok(value) => value,
         // Where it broke, not what it said: the text may be private.
         Err(error) => {
-            let message = format!("the line is not JSON, at byte {}", error.column());
+            let message = format!("the message is not JSON, at byte {}", error.column());
             return refused(ErrorData::parse_error(message, None), None);
         }
     };
@@ -177,6 +206,25 @@ mod tests {
         check(r#"{"jsonrpc":"2.0","id":1,"error":"text"}"#, Value::Null);
         check("", Value::Null);
         check(" \t\r", Value::Null);
+    }
+
+    #[test]
+    fn m_4_a_message_of_too_many_values_is_refused_unparsed() {
+        let call = |arguments: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"a","arguments":{arguments}}}}}"#
+            )
+        };
+        let many = "0,".repeat(MOST_VALUES);
+        check(
+            call(&format!(r#"{{"a":[{many}0]}}"#)),
+            json!({"code": -32600, "id": null}),
+        );
+        // The same in a string is one value.
+        check(
+            call(&format!(r#"{{"a":"\\\"{many}"}}"#)),
+            json!({"message": "tools/call"}),
+        );
     }
 
     #[test]
