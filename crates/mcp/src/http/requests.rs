@@ -51,7 +51,7 @@ impl RequestLog {
 
 impl RequestEntries {
     /// The next entry, and how many were dropped since the last call; nothing when every [`RequestLog`] is gone. Blocks.
-    pub fn next(&mut self) -> Option<(HttpRecord, u64)> {
+    pub fn wait(&mut self) -> Option<(HttpRecord, u64)> {
         let entry = self.queue.blocking_recv()?;
         Some((entry, self.dropped()))
     }
@@ -97,7 +97,7 @@ mod tests {
         drop(log);
         let mut read = 0;
         let mut dropped = 0;
-        while let Some((_, more)) = entries.next() {
+        while let Some((_, more)) = entries.wait() {
             read += 1;
             dropped += more;
         }

@@ -17,6 +17,8 @@ pub(crate) struct State {
     /// How long the runtime takes for each answer.
     pub(crate) delay: Duration,
     pub(crate) asked: usize,
+    /// Submits that were begun.
+    pub(crate) began: usize,
 }
 
 /// Clones share their state.
@@ -57,6 +59,7 @@ pub(crate) fn queued() -> RunStatus {
 
 impl AgentPort for Fake {
     async fn submit(&self, request: RunRequest) -> Result<Submitted, Refusal> {
+        self.with(|state| state.began += 1);
         tokio::time::sleep(self.with(|state| state.delay)).await;
         self.with(|state| {
             let session = request.session_id;

@@ -1,4 +1,4 @@
-//! The real server over in-memory pipes: what a client sends as bytes, and what it gets back as lines.
+//! The real server over in-memory pipes and loopback sockets: what a client sends as bytes, and what it gets back as lines.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -6,6 +6,9 @@ mod arguments;
 mod client;
 mod fake;
 mod fuzz;
+mod http_client;
+mod http_protocol;
+mod http_wire;
 mod lifecycle;
 mod listing;
 mod results;

@@ -143,7 +143,7 @@ fn write(mut file: HttpLog, mut entries: RequestEntries) -> Result<JoinHandle<()
         .name("http-log".to_owned())
         .spawn(move || {
             let mut broken = false;
-            while let Some((record, dropped)) = entries.next() {
+            while let Some((record, dropped)) = entries.wait() {
                 tracing::debug!(
                     peer = %record.peer,
                     method = record.method,
