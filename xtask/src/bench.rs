@@ -87,6 +87,19 @@ const BENCHES: &[(&str, &str, &[&str])] = &[
         &["cargo", "bench", "-q", "-p", "record", "--bench", "audit"],
     ),
     (
+        "http",
+        "agent_status over HTTP under load, and a long queue",
+        &[
+            "cargo",
+            "bench",
+            "-q",
+            "-p",
+            "agent-mcp",
+            "--bench",
+            "http_load",
+        ],
+    ),
+    (
         "rss",
         "idle memory of serve",
         &["bash", "xtask/bench/rss.sh"],

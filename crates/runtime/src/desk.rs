@@ -45,6 +45,7 @@ enum Phase {
     Waiting {
         request: Box<RunRequest>,
         images: Vec<String>,
+        bytes: usize,
         status: Box<RunStatus>,
     },
     Working(watch::Receiver<RunStatus>),
@@ -69,8 +70,12 @@ pub(crate) struct Desk {
     sessions: SessionStore,
     runs: HashMap<RunId, Known>,
     queue: VecDeque<RunId>,
+    /// What the waiting requests take, bytes.
+    queued_bytes: usize,
     working: Option<RunId>,
     stopping: bool,
+    /// When what is old was last forgotten, seconds.
+    swept: Option<i64>,
 }
 
 impl Desk {
@@ -86,8 +91,10 @@ impl Desk {
             sessions: SessionStore::default(),
             runs: HashMap::new(),
             queue: VecDeque::new(),
+            queued_bytes: 0,
             working: None,
             stopping: false,
+            swept: None,
         }
     }
 
@@ -124,15 +131,19 @@ impl Desk {
         }
     }
 
-    fn submit(&mut self, request: Box<RunRequest>) -> Result<Submitted, Refusal> {
+    fn submit(&mut self, mut request: Box<RunRequest>) -> Result<Submitted, Refusal> {
         if self.stopping {
             return Err(Refusal::new(Code::ServerStopping, "shutdown", "agent_run"));
         }
         self.check(&request)?;
         let limits = self.engine.limits();
         let images = image::check(&request.images, limits.images)?;
-        let limit = limits.queue;
-        if self.queue.len() >= limit {
+        // Checked and taken over.
+        request.images = Vec::new();
+        let bytes = request.request.len() + images.iter().map(String::len).sum::<usize>();
+        // A request alone is never too heavy: its size is limited elsewhere.
+        let heavy = self.queued_bytes > 0 && self.queued_bytes + bytes > limits.queue_bytes;
+        if self.queue.len() >= limits.queue || heavy {
             return Err(Refusal::new(Code::QueueFull, "run queue", "agent_run")
                 .with("count", self.queue.len()));
         }
@@ -150,6 +161,7 @@ impl Desk {
             phase: Phase::Waiting {
                 request,
                 images,
+                bytes,
                 status,
             },
             events: vec![RunEvent::State(RunState::Queued)],
@@ -158,6 +170,7 @@ impl Desk {
         };
         self.runs.insert(run_id, known);
         self.queue.push_back(run_id);
+        self.queued_bytes += bytes;
         Ok(Submitted { run_id, session_id })
     }
 
@@ -260,8 +273,9 @@ impl Desk {
         };
         known.waiters.push(waiter);
         known.stop.fire(why);
-        if let Phase::Waiting { status, .. } = &known.phase {
+        if let Phase::Waiting { status, bytes, .. } = &known.phase {
             let status = status.clone();
+            self.queued_bytes -= bytes;
             self.queue.retain(|waiting| *waiting != run);
             let (board, _) = self.board(run, *status);
             board.end(RunEnd::cancelled(why));
@@ -320,7 +334,10 @@ impl Desk {
             return;
         };
         let Phase::Waiting {
-            request, images, ..
+            request,
+            images,
+            bytes,
+            ..
         } = std::mem::replace(&mut known.phase, Phase::Working(receiver))
         else {
             return;
@@ -337,6 +354,7 @@ impl Desk {
             board,
             session: self.sessions.lend(session_id),
         };
+        self.queued_bytes -= bytes;
         self.working = Some(run);
         let work = tokio::spawn(execute(Arc::clone(&self.engine), job));
         tokio::spawn(async move {
@@ -395,7 +413,11 @@ impl Desk {
     }
 
     /// Statuses are kept for a day after the end, sessions for a day of silence.
+    /// Once a second at most: it looks at every run and session.
     fn forget_old(&mut self, now: i64) {
+        if self.swept.replace(now) == Some(now) {
+            return;
+        }
         self.runs.retain(
             |_, known| !matches!(known.phase, Phase::Over { at, .. } if now - at >= IDLE_SECONDS),
         );

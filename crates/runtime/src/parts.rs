@@ -70,6 +70,8 @@ pub struct RunLimits {
     pub max_tasks: usize,
     /// Waiting runs; one more is refused with `run.queue_full`.
     pub queue: usize,
+    /// What waiting requests may hold together, texts and images in bytes; refused in the same way.
+    pub queue_bytes: usize,
     /// Share of `num_ctx` from which the context is summarized (SES-05).
     pub context_summary_ratio: f64,
     /// Images of one request (DESIGN §6.4).
@@ -78,7 +80,9 @@ pub struct RunLimits {
 
 impl RunLimits {
     /// Waiting runs unless said otherwise.
-    pub const QUEUE: usize = 64;
+    pub const QUEUE: usize = 10_000;
+    /// Bytes of waiting requests unless said otherwise.
+    pub const QUEUE_BYTES: usize = 256 << 20;
     /// Replans of one run (DESIGN §8.4).
     pub const MAX_REPLANS: u32 = 3;
 
@@ -92,6 +96,7 @@ impl RunLimits {
             max_replans: Self::MAX_REPLANS,
             max_tasks: usize::try_from(config.planner.max_tasks).unwrap_or(usize::MAX),
             queue: Self::QUEUE,
+            queue_bytes: Self::QUEUE_BYTES,
             context_summary_ratio: config.limits.context_summary_ratio,
             images: config.mcp.images,
         }

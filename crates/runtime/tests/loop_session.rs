@@ -67,6 +67,29 @@ async fn design_17_0_one_run_at_a_time_in_arrival_order() {
     stage.model.assert_finished();
 }
 
+/// DESIGN §17.0: waiting requests are bounded in bytes, too, and what no longer waits takes nothing.
+#[tokio::test]
+async fn design_17_0_waiting_requests_are_bounded_in_bytes() {
+    let script = Script::new().then_stall(plan(&[task("t1", "explain", &[], false, &[])]));
+    let mut setup = Setup::new(script);
+    setup.limits = Some(Box::new(|limits| limits.queue_bytes = 20));
+    let stage = build(setup);
+    stage.submit("explain").await;
+    stage.model.wait_for_requests(1).await;
+    for _ in 0..3 {
+        let waiting = stage.submit("a text of 15 b.").await;
+        let full = stage.service.submit(request("six b.")).await.unwrap_err();
+        assert_eq!(full.code, Code::QueueFull);
+        let short = stage.submit("5 by.").await;
+        for run in [waiting, short] {
+            stage.service.cancel(run.run_id).await.unwrap();
+        }
+    }
+    // Alone, a request is never too long for the queue.
+    stage.submit(&"long ".repeat(10)).await;
+    stage.service.shutdown().await;
+}
+
 /// DESIGN §16.1: a stop drops the model call at once and ends as cancelled.
 #[tokio::test]
 async fn rec_04_cancel_drops_the_model_call() {
