@@ -1,6 +1,7 @@
 //! The program as it is released: one static file. It runs on any Linux of its architecture, and a start loads no library,
-//! which is a good part of what `exec` costs (P-1).
+//! which is a good part of what `exec` costs (P-1). Beside it: completions, manual pages and the locale files (X-LOCALE).
 
+use std::path::Path;
 use std::process::Command;
 
 /// Builds it below `target/<host>/release`.
@@ -25,7 +26,45 @@ pub fn build() -> Result<(), String> {
     if !status.success() {
         return Err(format!("cargo build: {status}"));
     }
-    println!("target/{host}/release/agent-mcp");
+    let directory = crate::root().join(format!("target/{host}/release"));
+    beside(&directory)?;
+    println!("target/{host}/release: agent-mcp, completions, man, locales");
+    Ok(())
+}
+
+/// What is made by the program itself, so that it fits it.
+fn beside(directory: &Path) -> Result<(), String> {
+    let wrong = |error: std::io::Error| format!("{}: {error}", directory.display());
+    let ask = |words: &[&str]| {
+        let output = Command::new(directory.join("agent-mcp"))
+            .args(words)
+            .output()
+            .map_err(wrong)?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        Err(format!("agent-mcp {}: {}", words.join(" "), output.status))
+    };
+    for part in ["completions", "man", "man/ja", "locales"] {
+        std::fs::create_dir_all(directory.join(part)).map_err(wrong)?;
+    }
+    for (shell, file) in [
+        ("bash", "agent-mcp.bash"),
+        ("zsh", "_agent-mcp"),
+        ("fish", "agent-mcp.fish"),
+        ("powershell", "_agent-mcp.ps1"),
+        ("elvish", "agent-mcp.elv"),
+    ] {
+        let script = ask(&["completions", shell])?;
+        std::fs::write(directory.join("completions").join(file), script).map_err(wrong)?;
+    }
+    for (lang, part) in [("en", "man"), ("ja", "man/ja")] {
+        let place = directory.join(part).display().to_string();
+        ask(&["man", &place, "--lang", lang])?;
+        let name = format!("{lang}.json");
+        let from = crate::root().join("crates/agent-mcp/locales").join(&name);
+        std::fs::copy(from, directory.join("locales").join(&name)).map_err(wrong)?;
+    }
     Ok(())
 }
 

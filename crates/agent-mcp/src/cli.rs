@@ -1,4 +1,12 @@
 //! The command line (X-CLI). No flag widens the sandbox policy or sets a sampling value.
+//!
+//! The comments here are for who reads the code. What people see is in the locale files, under `help.…` (I18N-01).
+
+mod texts;
+mod usage;
+
+pub use texts::localized;
+pub use usage::{again, language_asked_for, tell};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -47,6 +55,10 @@ pub enum Command {
     Audit(AuditArgs),
     /// Write a commented configuration, locales, a skill and a box into a directory. Never overwrites.
     Init(InitArgs),
+    /// Print the completions for a shell.
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write one for each command into a directory.
+    Man(ManArgs),
 }
 
 /// `serve`
@@ -164,6 +176,28 @@ pub struct DemoArgs {
     /// Keep the temporary workspace and state.
     #[arg(long)]
     pub keep: bool,
+}
+
+/// `completions`
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_enum, value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+    /// Language of the descriptions.
+    #[arg(long, value_name = "LOCALE")]
+    pub lang: Option<String>,
+}
+
+/// `man`
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Directory to write into; made if it is not there.
+    #[arg(value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Language of the pages.
+    #[arg(long, value_name = "LOCALE")]
+    pub lang: Option<String>,
 }
 
 /// `audit`

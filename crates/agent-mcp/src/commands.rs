@@ -5,7 +5,10 @@ pub mod check;
 pub mod demo;
 mod denials;
 pub mod exec;
+pub mod generate;
 pub mod init;
 mod opening;
 pub mod run;
 pub mod serve;
+
+pub use opening::flag_locale_or_built_in;

@@ -48,13 +48,11 @@ pub fn sandbox_fault(error: &SandboxError) -> Fault {
         ),
         SandboxError::NotExecutable { path, errno } => {
             let reason = if *errno == TOO_LONG {
-                "its arguments are longer than the kernel takes: 128 KiB each, and in all about a quarter of the stack \
-                 limit. Hand them over in a file or through standard input"
-                    .to_owned()
+                Message::new("reason.arguments_too_long")
             } else {
-                std::io::Error::from_raw_os_error(*errno).to_string()
+                std::io::Error::from_raw_os_error(*errno).into()
             };
-            Fault::new(
+            Fault::because(
                 Blame::Client,
                 Code::ProcessNotExecutable,
                 path.display().to_string(),
@@ -82,11 +80,11 @@ pub struct Composed {
 /// What makes a start impossible: state, key, log, prompt, own files that appeared.
 pub fn compose(deployment: &Deployment, locale: &Locale) -> Result<Composed, Fault> {
     let Some(config) = &deployment.config else {
-        return Err(Fault::new(
+        return Err(Fault::because(
             Blame::Us,
             Code::Internal,
             "compose",
-            "no configuration",
+            Message::new("reason.no_configuration"),
         ));
     };
     let places = &deployment.places;
@@ -264,22 +262,26 @@ pub fn user_prompt(config: &Config, file: Option<&Path>) -> Result<Option<String
         return Ok(None);
     };
     let path = base(file).join(path);
-    let unusable = |detail: String| {
-        Fault::new(
+    let unusable = |why: Message| {
+        Fault::because(
             Blame::Configuration,
             Code::ConfigurationInvalid,
             "agent.user_system_prompt",
-            format!("{}: {detail}", path.display()),
+            Message::new("reason.of_path")
+                .with("path", path.display())
+                .with_message("reason", why),
         )
     };
-    let opened = std::fs::File::open(&path).map_err(|error| unusable(error.to_string()))?;
+    let opened = std::fs::File::open(&path).map_err(|error| unusable(error.into()))?;
     let mut text = String::new();
     opened
         .take(MAX_PROMPT_BYTES + 1)
         .read_to_string(&mut text)
-        .map_err(|error| unusable(error.to_string()))?;
+        .map_err(|error| unusable(error.into()))?;
     if text.len() as u64 > MAX_PROMPT_BYTES {
-        return Err(unusable(format!("larger than {MAX_PROMPT_BYTES} bytes")));
+        return Err(unusable(
+            Message::new("reason.too_large").with("limit", MAX_PROMPT_BYTES),
+        ));
     }
     Ok(Some(text).filter(|text| !text.trim().is_empty()))
 }

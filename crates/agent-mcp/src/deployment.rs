@@ -7,7 +7,7 @@ use policy::effective::{
     Sha256Digest,
 };
 use policy::{
-    Blame, Code, EffectivePolicy, Fault, PolicyDraft, Refusal, Right, Rights, SandboxMode,
+    Blame, Code, EffectivePolicy, Fault, Message, PolicyDraft, Refusal, Right, Rights, SandboxMode,
 };
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ mod width;
 pub use discovery::{Discovery, Found, PassedOver, discover};
 pub use own_files::{AbsenceGuard, GuardedBackend};
 pub use pin::{identity_of, pin};
-pub use places::{Places, base_directory, local_file, resolve_existing};
+pub use places::{Places, base_directory, local_file, resolve_existing, user_directory};
 pub use trust::trust;
 pub use width::too_wide;
 
@@ -254,14 +254,14 @@ impl Deployment {
             (None, None) => match roots.first() {
                 Some(first) => first.path.clone(),
                 None => {
-                    let position = config
-                        .place("sandbox")
-                        .map_or_else(String::new, |place| format!("line {}", place.line));
-                    let fault = Fault::new(
+                    let position = config.place("sandbox").map_or_else(String::new, |place| {
+                        format!("{}:{}:{} ", place.file, place.line, place.column)
+                    });
+                    let fault = Fault::because(
                         Blame::Configuration,
                         Code::ConfigurationInvalid,
-                        "sandbox.workspaces",
-                        format!("no workspace is granted {position}"),
+                        format!("{position}sandbox.workspaces"),
+                        Message::new("reason.no_workspace"),
                     );
                     return Err(DeploymentError::Faults(vec![fault]));
                 }
@@ -321,7 +321,7 @@ impl Deployment {
         if mode != SandboxMode::ReadOnly
             && let Some(reason) = width::too_wide(&root)
         {
-            let refusal = Refusal::new(Code::PathDenied, reason, root.display().to_string());
+            let refusal = Refusal::new(Code::PathDenied, reason.id(), root.display().to_string());
             return Err(DeploymentError::Refusals(vec![
                 refusal.requiring(Right::Write),
             ]));
@@ -345,11 +345,13 @@ fn configured_roots(config: &Config, base: &Path, faults: &mut Vec<Fault>) -> Ve
     let mut roots = Vec::new();
     let count = config.sandbox.workspaces.len() + config.sandbox.mounts.len();
     if count > MOST_ROOTS {
-        faults.push(Fault::new(
+        faults.push(Fault::because(
             Blame::Configuration,
             Code::ConfigurationInvalid,
             "sandbox.workspaces",
-            format!("{count} workspaces and mounts; at most {MOST_ROOTS} can be granted. Grant a directory above them"),
+            Message::new("reason.too_many_roots")
+                .with("count", count)
+                .with("limit", MOST_ROOTS),
         ));
         return roots;
     }
@@ -362,7 +364,9 @@ fn configured_roots(config: &Config, base: &Path, faults: &mut Vec<Fault>) -> Ve
             Ok((path, RootKind::Directory))
                 if workspace_rights.allows(Right::Write) && width::too_wide(&path).is_some() =>
             {
-                let reason = width::too_wide(&path).unwrap_or_default();
+                let Some(reason) = width::too_wide(&path) else {
+                    continue;
+                };
                 faults.push(bad_path(
                     config,
                     format!("sandbox.workspaces[{index}]"),
@@ -381,7 +385,7 @@ fn configured_roots(config: &Config, base: &Path, faults: &mut Vec<Fault>) -> Ve
                     config,
                     format!("sandbox.workspaces[{index}]"),
                     &path,
-                    "not a directory",
+                    Message::new("os.not_a_directory"),
                 ));
             }
             Err(error) => faults.push(bad_path(
@@ -402,7 +406,9 @@ fn configured_roots(config: &Config, base: &Path, faults: &mut Vec<Fault>) -> Ve
             Ok((path, RootKind::Directory))
                 if rights.allows(Right::Write) && width::too_wide(&path).is_some() =>
             {
-                let reason = width::too_wide(&path).unwrap_or_default();
+                let Some(reason) = width::too_wide(&path) else {
+                    continue;
+                };
                 faults.push(bad_path(
                     config,
                     format!("sandbox.mounts[{index}].path"),
@@ -457,7 +463,7 @@ fn configured_entries(
                     config,
                     format!("{key}.runtime_root"),
                     &root,
-                    "not a directory",
+                    Message::new("os.not_a_directory"),
                 ));
                 None
             }
@@ -519,37 +525,41 @@ fn resolve(path: &Path) -> std::io::Result<(PathBuf, RootKind)> {
     } else if kind.is_file() {
         Ok((resolved, RootKind::File))
     } else {
-        Err(std::io::Error::other(
-            "neither a regular file nor a directory",
-        ))
+        Err(std::io::Error::other(Message::new(
+            "reason.neither_file_nor_directory",
+        )))
     }
 }
 
 fn resolve_directory(path: &Path, rule: &str) -> Result<PathBuf, DeploymentError> {
-    let fault = |detail: String| {
-        DeploymentError::Faults(vec![Fault::new(
+    let fault = |why: Message| {
+        DeploymentError::Faults(vec![Fault::because(
             Blame::Configuration,
             Code::FileNotFound,
             path.display().to_string(),
-            format!("{rule}: {detail}"),
+            Message::new("reason.of_path")
+                .with("path", rule)
+                .with_message("reason", why),
         )])
     };
     match resolve(path) {
         Ok((resolved, RootKind::Directory)) => Ok(resolved),
-        Ok(_) => Err(fault("not a directory".to_owned())),
-        Err(error) => Err(fault(error.to_string())),
+        Ok(_) => Err(fault(Message::new("os.not_a_directory"))),
+        Err(error) => Err(fault(error.into())),
     }
 }
 
-fn bad_path(config: &Config, key: String, path: &Path, detail: impl ToString) -> Fault {
+fn bad_path(config: &Config, key: String, path: &Path, why: impl Into<Message>) -> Fault {
     let position = config.place(&key).map_or_else(String::new, |place| {
         format!("{}:{}:{} ", place.file, place.line, place.column)
     });
-    Fault::new(
+    Fault::because(
         Blame::Configuration,
         Code::ConfigurationInvalid,
         format!("{position}{key}"),
-        format!("{}: {}", path.display(), detail.to_string()),
+        Message::new("reason.of_path")
+            .with("path", path.display())
+            .with_message("reason", why),
     )
 }
 
@@ -558,7 +568,7 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, Fault> {
     let file = std::fs::File::open(path).map_err(|error| unreadable(path, error))?;
     let metadata = file.metadata().map_err(|error| unreadable(path, error))?;
     if !metadata.is_file() {
-        return Err(unreadable(path, "not a regular file"));
+        return Err(unreadable(path, Message::new("reason.not_a_regular_file")));
     }
     let mut text = Vec::new();
     let limit = policy::config::MAX_FILE_BYTES as u64 + 1;
@@ -568,11 +578,11 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, Fault> {
     Ok(text)
 }
 
-fn unreadable(path: &Path, detail: impl ToString) -> Fault {
-    Fault::new(
+fn unreadable(path: &Path, why: impl Into<Message>) -> Fault {
+    Fault::because(
         Blame::Configuration,
         Code::ConfigurationInvalid,
         path.display().to_string(),
-        detail,
+        why,
     )
 }

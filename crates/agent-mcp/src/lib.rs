@@ -26,22 +26,7 @@ use std::process::ExitCode;
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            let code = match (error.use_stderr(), is_exec()) {
-                (false, _) => exit::OK,
-                (true, false) => exit::USAGE,
-                // 2 could be the command's own.
-                (true, true) => {
-                    let text = error.render().to_string();
-                    for line in text.lines().filter(|line| !line.trim().is_empty()) {
-                        terminal::err(&format!("agent-mcp: {line}"));
-                    }
-                    return ExitCode::from(exit::EXEC_SANDBOX);
-                }
-            };
-            drop(error.print());
-            return ExitCode::from(code);
-        }
+        Err(error) => return ExitCode::from(not_read(error)),
     };
     let code = match cli.command {
         Command::Exec(arguments) => commands::exec::run(&arguments),
@@ -51,13 +36,33 @@ pub fn main() -> ExitCode {
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Audit(arguments) => commands::audit::run(&arguments),
         Command::Init(arguments) => commands::init::run(&arguments),
+        Command::Completions(arguments) => commands::generate::completions(&arguments),
+        Command::Man(arguments) => commands::generate::man(&arguments),
     };
     ExitCode::from(code)
 }
 
-/// Whether `exec` was asked for, where the command line could not be read.
-fn is_exec() -> bool {
-    std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == "exec")
+/// Help and version, or what is wrong with the command line, in the language of the flag.
+fn not_read(error: clap::Error) -> u8 {
+    let words: Vec<_> = std::env::args_os().collect();
+    let language = cli::language_asked_for(words.iter().skip(1).cloned());
+    let locale = commands::flag_locale_or_built_in(language.as_deref());
+    let error = cli::again(&locale, &words, error);
+    if !error.use_stderr() {
+        drop(error.print());
+        return exit::OK;
+    }
+    // 2 could be the command's own.
+    let (prefix, code) = if words.get(1).is_some_and(|word| word == "exec") {
+        ("agent-mcp: ", exit::EXEC_SANDBOX)
+    } else {
+        ("", exit::USAGE)
+    };
+    for line in cli::tell(&locale, &error) {
+        terminal::err(&format!("{prefix}{line}"));
+    }
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        drop(error.print());
+    }
+    code
 }

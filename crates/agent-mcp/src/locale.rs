@@ -1,10 +1,15 @@
 //! Locales (SPEC §14, DESIGN §14): `en` and `ja` are compiled in as the complete baseline (X-LOCALE); files in the locale
 //! directory add languages or override single texts.
 
-use policy::{Blame, Code, Fault, Localize, Message};
+mod file;
+mod tag;
+
+use file::invalid;
+use policy::{Fault, Localize, Message};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+pub use tag::Tag;
 
 const ENGLISH: &str = include_str!("../locales/en.json");
 const JAPANESE: &str = include_str!("../locales/ja.json");
@@ -12,17 +17,51 @@ const JAPANESE: &str = include_str!("../locales/ja.json");
 /// The language used where nobody chose one (I18N-06).
 pub const DEFAULT_LANGUAGE: &str = "en";
 
-/// Largest locale file, bytes.
-const MAX_LOCALE_BYTES: u64 = 4 * 1024 * 1024;
-
 type Texts = BTreeMap<String, String>;
 
-/// The chosen language with its fallbacks (I18N-10).
+/// One set of texts. The compiled-in ones are only parsed when one of their texts is needed.
+#[derive(Clone, Debug)]
+enum Layer {
+    English,
+    Japanese,
+    File(Texts),
+}
+
+impl Layer {
+    fn built_in(tag: &Tag) -> Option<Self> {
+        match tag.as_str() {
+            "en" => Some(Self::English),
+            "ja" => Some(Self::Japanese),
+            _ => None,
+        }
+    }
+
+    fn texts(&self) -> &Texts {
+        match self {
+            Self::English => english(),
+            Self::Japanese => japanese(),
+            Self::File(texts) => texts,
+        }
+    }
+}
+
+/// The chosen language with its fallbacks (I18N-10), strongest first: the chosen tag, what it begins with
+/// (`zh-CN`, then `zh`), `localization.fallback`, `en`; of each the file before what is compiled in.
 #[derive(Clone, Debug)]
 pub struct Locale {
     language: String,
-    chosen: Texts,
-    english: &'static Texts,
+    layers: Vec<Layer>,
+}
+
+/// Where locale files lie.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// Their directory; none: only what is compiled in.
+    pub directory: Option<PathBuf>,
+    /// Whether a person named that directory, so that it must be there.
+    pub named: bool,
+    /// `localization.fallback`.
+    pub fallback: Option<String>,
 }
 
 fn compiled_in(cell: &'static OnceLock<Texts>, json: &str) -> &'static Texts {
@@ -43,17 +82,18 @@ pub fn japanese() -> &'static Texts {
 }
 
 impl Locale {
-    /// A locale without any directory: the compiled-in texts only.
+    /// The compiled-in texts only: of this language, or of what it begins with, else English.
     pub fn built_in(language: &str) -> Self {
-        let chosen = if language == "ja" {
-            japanese().clone()
-        } else {
-            Texts::new()
-        };
+        let tag = Tag::parse(language);
+        let mut layers: Vec<Layer> = tag
+            .iter()
+            .flat_map(|tag| tag.chain())
+            .filter_map(|tag| Layer::built_in(&tag))
+            .collect();
+        layers.push(Layer::English);
         Self {
-            language: language.to_owned(),
-            chosen,
-            english: english(),
+            language: tag.map_or_else(|| language.to_owned(), |tag| tag.as_str().to_owned()),
+            layers,
         }
     }
 
@@ -62,65 +102,71 @@ impl Locale {
     /// Every `*.json` in the directory is checked, the chosen one or not, so that a broken file is found at start.
     ///
     /// # Errors
-    /// `locale.invalid`: broken JSON, an unknown key, a placeholder that differs from `en` (I18N-11), or a language that
-    /// has neither a compiled-in text nor a file.
-    pub fn load(language: &str, directory: Option<&Path>) -> Result<Self, Vec<Fault>> {
-        let mut faults = Vec::new();
-        let mut files: BTreeMap<String, Texts> = BTreeMap::new();
-        if let Some(directory) = directory.filter(|directory| directory.is_dir()) {
-            match read_directory(directory) {
-                Ok(names) => {
-                    for path in names {
-                        match read_locale(&path) {
-                            Ok(texts) => {
-                                let stem = path
-                                    .file_stem()
-                                    .unwrap_or_default()
-                                    .to_string_lossy()
-                                    .into_owned();
-                                files.insert(stem, texts);
-                            }
-                            Err(found) => faults.extend(found),
-                        }
-                    }
-                }
-                Err(error) => faults.push(invalid(directory, error)),
+    /// `locale.invalid`, everything at once: what is wrong with a file, at which line and column (I18N-11); a directory
+    /// that was named and is not there; a language or a fallback that has neither compiled-in texts nor a file.
+    pub fn load(language: &str, source: &Source) -> Result<Self, Vec<Fault>> {
+        let (files, mut faults) = match &source.directory {
+            Some(directory) => read_directory(directory, source.named),
+            None => (BTreeMap::new(), Vec::new()),
+        };
+        let mut layers = Vec::new();
+        let mut spelled = language.to_owned();
+        let wanted = [
+            Some(language),
+            source.fallback.as_deref(),
+            Some(DEFAULT_LANGUAGE),
+        ];
+        for (at, wanted) in wanted.into_iter().enumerate() {
+            let Some(wanted) = wanted else { continue };
+            let Some(tag) = Tag::parse(wanted) else {
+                faults.push(invalid(wanted, Message::new("locale.bad_tag")));
+                continue;
+            };
+            let before = layers.len();
+            for tag in tag.chain() {
+                layers.extend(files.get(&tag).cloned().map(Layer::File));
+                layers.extend(Layer::built_in(&tag));
+            }
+            if layers.len() == before {
+                faults.push(invalid(wanted, unknown_language(&files)));
+            }
+            if at == 0 {
+                spelled = tag.as_str().to_owned();
             }
         }
-        let mut locale = Self::built_in(language);
-        let known = matches!(language, "en" | "ja") || files.contains_key(language);
-        if !known {
-            let mut have: BTreeSet<&str> = files.keys().map(String::as_str).collect();
-            have.extend(["en", "ja"]);
-            let have: Vec<&str> = have.into_iter().collect();
-            faults.push(Fault::new(
-                Blame::Configuration,
-                Code::LocaleInvalid,
-                language,
-                format!("known: {}", have.join(", ")),
-            ));
+        if !faults.is_empty() {
+            return Err(faults);
         }
-        if let Some(overrides) = files.remove(language) {
-            locale.chosen.extend(overrides);
-        }
-        if faults.is_empty() {
-            Ok(locale)
-        } else {
-            Err(faults)
-        }
+        Ok(Self {
+            language: spelled,
+            layers,
+        })
     }
+}
+
+fn unknown_language(files: &BTreeMap<Tag, Texts>) -> Message {
+    let mut have: BTreeSet<&str> = files.keys().map(Tag::as_str).collect();
+    have.extend(["en", "ja"]);
+    let have: Vec<&str> = have.into_iter().collect();
+    Message::new("locale.unknown_language").with("allowed", have.join(", "))
 }
 
 impl Localize for Locale {
     fn text(&self, message: &Message) -> String {
-        let template = self
-            .chosen
-            .get(message.id())
-            .or_else(|| self.english.get(message.id()));
-        match template {
-            Some(template) => fill(template, message.arguments()),
-            None => message.id().to_owned(),
-        }
+        let id = message.id();
+        let template = self.layers.iter().find_map(|layer| layer.texts().get(id));
+        let Some(template) = template else {
+            return id.to_owned();
+        };
+        let parts: Vec<(&str, String)> = message
+            .parts()
+            .iter()
+            .map(|(name, part)| (*name, self.text(part)))
+            .collect();
+        let arguments = message.arguments().iter();
+        let arguments = arguments.map(|(name, value)| (*name, value.as_str()));
+        let parts = parts.iter().map(|(name, value)| (*name, value.as_str()));
+        fill(template, &arguments.chain(parts).collect::<Vec<_>>())
     }
 
     fn language(&self) -> &str {
@@ -128,7 +174,7 @@ impl Localize for Locale {
     }
 }
 
-fn fill(template: &str, arguments: &[(&'static str, String)]) -> String {
+fn fill(template: &str, arguments: &[(&str, &str)]) -> String {
     let mut out = String::with_capacity(template.len() + 32);
     let mut rest = template;
     while let Some(open) = rest.find('{') {
@@ -143,6 +189,10 @@ fn fill(template: &str, arguments: &[(&'static str, String)]) -> String {
             out.push_str(value);
         }
         rest = &tail[close + 1..];
+        // What is left out leaves no second space.
+        if out.ends_with(' ') {
+            rest = rest.trim_start_matches(' ');
+        }
     }
     out.push_str(rest);
     out.truncate(out.trim_end().len());
@@ -169,7 +219,44 @@ pub fn placeholders(text: &str) -> BTreeSet<&str> {
     names
 }
 
-fn read_directory(directory: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
+/// Every locale file of a directory, and everything that is wrong with them.
+fn read_directory(directory: &Path, named: bool) -> (BTreeMap<Tag, Texts>, Vec<Fault>) {
+    let mut files = BTreeMap::new();
+    let mut faults = Vec::new();
+    let paths = match json_files(directory) {
+        Ok(paths) => paths,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !named => Vec::new(),
+        Err(error) => {
+            faults.push(invalid(directory.display().to_string(), error.into()));
+            Vec::new()
+        }
+    };
+    for path in paths {
+        let place = || path.display().to_string();
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let tag = Tag::parse(&stem);
+        match &tag {
+            None => faults.push(invalid(place(), Message::new("locale.bad_file_name"))),
+            Some(tag) if files.contains_key(tag) => {
+                let twice = Message::new("locale.language_twice").with("language", tag.as_str());
+                faults.push(invalid(place(), twice));
+            }
+            Some(_) => {}
+        }
+        match (file::read(&path), tag) {
+            (Ok(texts), Some(tag)) => drop(files.insert(tag, texts)),
+            (Ok(_), None) => {}
+            (Err(found), tag) => {
+                faults.extend(found);
+                // Its language exists, though nothing of it can be used.
+                files.extend(tag.map(|tag| (tag, Texts::new())));
+            }
+        }
+    }
+    (files, faults)
+}
+
+fn json_files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
@@ -182,48 +269,4 @@ fn read_directory(directory: &Path) -> std::io::Result<Vec<std::path::PathBuf>> 
     }
     paths.sort();
     Ok(paths)
-}
-
-fn read_locale(path: &Path) -> Result<Texts, Vec<Fault>> {
-    let size = std::fs::metadata(path)
-        .map_err(|error| vec![invalid(path, error)])?
-        .len();
-    if size > MAX_LOCALE_BYTES {
-        return Err(vec![invalid(
-            path,
-            format!("larger than {MAX_LOCALE_BYTES} bytes"),
-        )]);
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| vec![invalid(path, error)])?;
-    let texts: Texts = serde_json::from_str(&text).map_err(|error| vec![invalid(path, error)])?;
-    let mut faults = Vec::new();
-    for (key, value) in &texts {
-        match english().get(key) {
-            None => faults.push(invalid(path, format!("unknown key: {key}"))),
-            Some(baseline) if placeholders(baseline) != placeholders(value) => {
-                faults.push(invalid(
-                    path,
-                    format!(
-                        "{key}: placeholders differ from en: {:?}",
-                        placeholders(baseline)
-                    ),
-                ));
-            }
-            Some(_) => {}
-        }
-    }
-    if faults.is_empty() {
-        Ok(texts)
-    } else {
-        Err(faults)
-    }
-}
-
-fn invalid(path: &Path, detail: impl ToString) -> Fault {
-    Fault::new(
-        Blame::Configuration,
-        Code::LocaleInvalid,
-        path.display().to_string(),
-        detail,
-    )
 }

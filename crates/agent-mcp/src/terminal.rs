@@ -90,6 +90,12 @@ pub fn out(text: &str) {
     drop(writeln!(stdout, "{}", visible(text)).and_then(|()| stdout.flush()));
 }
 
+/// What another program reads, on standard output as it is.
+pub fn out_bytes(bytes: &[u8]) {
+    let mut stdout = std::io::stdout().lock();
+    drop(stdout.write_all(bytes).and_then(|()| stdout.flush()));
+}
+
 /// One JSON value on standard output. What a terminal would obey is written as JSON writes it, so that it stays JSON.
 pub fn out_json(value: &serde_json::Value) {
     let mut stdout = std::io::stdout().lock();

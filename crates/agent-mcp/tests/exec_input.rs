@@ -7,6 +7,8 @@
 
 mod support;
 
+use agent_mcp::locale::Locale;
+use policy::Localize as _;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
@@ -117,11 +119,9 @@ fn bad_input_too_long() {
     };
     let fault = agent_mcp::compose::sandbox_fault(&error);
     assert_eq!(fault.code.as_str(), "process.not_executable");
-    assert!(
-        fault.detail.contains("longer than the kernel takes"),
-        "{}",
-        fault.detail
-    );
+    assert_eq!(fault.detail, "reason.arguments_too_long");
+    let told = Locale::built_in("en").text(&fault.message());
+    assert!(told.contains("longer than the kernel takes"), "{told}");
 }
 
 /// A working directory or a root that is not what it was: our own status and code, and nothing ran.
@@ -135,7 +135,7 @@ fn bad_input_places() {
         (
             "vanished",
             |root| std::fs::remove_dir(root).unwrap(),
-            "No such file",
+            "it does not exist",
         ),
         (
             "a file where a directory was",
@@ -143,7 +143,7 @@ fn bad_input_places() {
                 std::fs::remove_dir(root).unwrap();
                 std::fs::write(root, "").unwrap();
             },
-            "not a directory",
+            "it is not a directory",
         ),
         (
             "a loop of links",
@@ -151,7 +151,7 @@ fn bad_input_places() {
                 std::fs::remove_dir(root).unwrap();
                 std::os::unix::fs::symlink(root, root).unwrap();
             },
-            "Too many levels of symbolic links",
+            "symbolic links lead in a circle",
         ),
     ];
     for (what, make, code) in cases {

@@ -57,55 +57,6 @@ fn i18n_10_fallback() {
     );
 }
 
-/// I18N-03, AT-19: a file adds a language without a change to the program; what it lacks comes from en.
-#[test]
-fn i18n_03_at_19_a_file_adds_a_language() {
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::write(
-        directory.path().join("zh-CN.json"),
-        r#"{"error.file.not_found":"{target} 不存在。"}"#,
-    )
-    .unwrap();
-    let locale = Locale::load("zh-CN", Some(directory.path())).unwrap();
-    assert_eq!(
-        locale.text(&Message::new("error.file.not_found").with("target", "x")),
-        "x 不存在。"
-    );
-    assert_eq!(
-        locale.text(&Message::new("error.file.exists").with("target", "x")),
-        "x exists already."
-    );
-    assert_eq!(locale.language(), "zh-CN");
-}
-
-/// I18N-11, AT-20, ST-21: broken JSON, an unknown key, or other placeholders are fatal, also in a file that is not chosen.
-#[test]
-fn i18n_11_at_20_st_21_broken_files_are_fatal() {
-    for (text, word) in [
-        ("{", "EOF"),
-        (r#"{"no.such.key":"x"}"#, "unknown key: no.such.key"),
-        (r#"{"error.file.not_found":"{path}"}"#, "placeholders"),
-        (r#"["x"]"#, "invalid type"),
-    ] {
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("xx.json"), text).unwrap();
-        let faults = Locale::load("en", Some(directory.path())).err().unwrap();
-        assert!(faults.iter().all(|fault| fault.code == Code::LocaleInvalid));
-        assert!(
-            faults[0].detail.contains(word),
-            "{text}: {}",
-            faults[0].detail
-        );
-    }
-}
-
-/// I18N-04: a language that nobody has is refused, naming what there is.
-#[test]
-fn i18n_04_unknown_language_is_refused() {
-    let faults = Locale::load("tlh", None).err().unwrap();
-    assert!(faults[0].detail.contains("en, ja"), "{}", faults[0].detail);
-}
-
 /// product.md §6: `docs/errors.md` lists every code. `UPDATE_DOCS=1` writes it.
 #[test]
 fn errors_page_is_up_to_date() {

@@ -176,17 +176,22 @@ impl Desk {
 
     /// What can be judged without the model.
     fn check(&self, request: &RunRequest) -> Result<(), Refusal> {
-        let wrong = |field: &str, detail: &str| {
-            Err(Refusal::new(Code::RequestInvalid, "SPEC §5.3", field).with("detail", detail))
+        let wrong = |field: &str, why: Message| {
+            Err(Refusal::new(Code::RequestInvalid, "SPEC §5.3", field).because(why))
         };
         if request.request.trim().is_empty() {
-            return wrong("request", "must not be empty");
+            return wrong("request", Message::new("mcp.field_empty"));
         }
         if request
             .temperature
             .is_some_and(|degrees| !(0.0..=2.0).contains(&degrees))
         {
-            return wrong("temperature", "0.0 to 2.0");
+            return wrong(
+                "temperature",
+                Message::new("mcp.field_range")
+                    .with("minimum", "0.0")
+                    .with("maximum", "2.0"),
+            );
         }
         if let Some(cwd) = &request.cwd
             && !self.engine.policy().rights_at(cwd).allows(Right::Read)

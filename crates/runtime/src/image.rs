@@ -4,50 +4,47 @@ use crate::service::Image;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use policy::config::Images;
-use policy::{Code, Refusal};
+use policy::{Code, Message, Refusal};
 
 /// Checks count, type, base64 and size, and returns the raw base64 for the model server.
 ///
 /// # Errors
 /// `image.invalid` with which image and what is wrong.
 pub(crate) fn check(images: &[Image], limits: Images) -> Result<Vec<String>, Refusal> {
-    let refuse = |index: usize, detail: String| {
+    let refuse = |index: usize, why: Message| {
         let rule = "mcp.images";
-        Err(
-            Refusal::new(Code::ImageInvalid, rule, format!("images[{index}]"))
-                .with("detail", detail),
-        )
+        Err(Refusal::new(Code::ImageInvalid, rule, format!("images[{index}]")).because(why))
     };
     if images.len() > limits.max_count as usize {
         return refuse(
             limits.max_count as usize,
-            format!("at most {} images", limits.max_count),
+            Message::new("reason.too_many_images").with("limit", limits.max_count),
         );
     }
     let mut total: u64 = 0;
     let mut checked = Vec::with_capacity(images.len());
     for (index, image) in images.iter().enumerate() {
         let Ok(bytes) = STANDARD.decode(&image.data_base64) else {
-            return refuse(index, "not base64".into());
+            return refuse(index, Message::new("mcp.image_base64"));
         };
         let size = bytes.len() as u64;
         total = total.saturating_add(size);
         if size > limits.max_bytes_each || total > limits.max_total_bytes {
-            let detail = format!(
-                "{size} bytes; at most {} each, {} together",
-                limits.max_bytes_each, limits.max_total_bytes
-            );
-            return refuse(index, detail);
+            let why = Message::new("reason.image_size")
+                .with("size", size)
+                .with("each", limits.max_bytes_each)
+                .with("total", limits.max_total_bytes);
+            return refuse(index, why);
         }
         match kind(&bytes) {
             Some(kind) if kind == image.mime_type => {}
-            Some(kind) => return refuse(index, format!("it is {kind}, not {}", image.mime_type)),
-            None => {
-                return refuse(
-                    index,
-                    "image/png, image/jpeg or image/webp is needed".into(),
-                );
+            Some(kind) => {
+                let why = Message::new("reason.image_kind")
+                    .with("found", kind)
+                    .with("named", &image.mime_type);
+                return refuse(index, why);
             }
+            None => return refuse(index, Message::new("reason.no_image")),
         }
         checked.push(image.data_base64.clone());
     }
@@ -87,10 +84,8 @@ mod tests {
     fn refused(images: &[Image], words: &str) {
         let refusal = check(images, LIMITS).unwrap_err();
         assert_eq!(refusal.code, Code::ImageInvalid);
-        assert!(
-            refusal.detail.iter().any(|(_, text)| text.contains(words)),
-            "{refusal:?}"
-        );
+        let reason = refusal.reason.unwrap().to_string();
+        assert!(reason.contains(words), "{reason}");
     }
 
     #[test]
@@ -102,19 +97,19 @@ mod tests {
         );
         refused(
             &[image("image/jpeg", b"\x89PNG\r\n\x1a\n")],
-            "it is image/png",
+            "found=image/png",
         );
-        refused(&[image("image/gif", b"GIF89a")], "is needed");
+        refused(&[image("image/gif", b"GIF89a")], "reason.no_image");
         refused(
             &[Image {
                 mime_type: "image/png".into(),
                 data_base64: "data:,x".into(),
             }],
-            "not base64",
+            "mcp.image_base64",
         );
-        refused(&[image("image/png", &[b'x'; 17])], "17 bytes");
-        refused(&[png.clone(), png.clone(), png.clone()], "at most 2");
+        refused(&[image("image/png", &[b'x'; 17])], "size=17");
+        refused(&[png.clone(), png.clone(), png.clone()], "limit=2");
         let big = image("image/png", b"\x89PNG\r\n\x1a\n12345678");
-        refused(&[big.clone(), big], "24 together");
+        refused(&[big.clone(), big], "total=24");
     }
 }

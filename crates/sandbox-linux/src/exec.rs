@@ -6,7 +6,7 @@ use policy::sandbox::{
     Denial, Enforcement, Explanation, Finding, ProcessEnd, ProcessOutcome, ProcessRequest,
     ProgramClass, ProgramIdentity, Relayed, SandboxBackend as _, SandboxError, StartPermit,
 };
-use policy::{Code, EffectivePolicy, Refusal};
+use policy::{Code, EffectivePolicy, Message, Refusal};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -86,17 +86,16 @@ pub fn confine<A: Into<OsString>>(
     policy: &EffectivePolicy,
 ) -> Result<Confined<'_>, SandboxError> {
     let argv: Vec<OsString> = argv.into_iter().map(Into::into).collect();
-    let wrong = |detail: &str| {
-        Refusal::new(Code::ToolArgumentsInvalid, "argv", "argv").with("detail", detail)
-    };
+    let wrong =
+        |why: Message| Refusal::new(Code::ToolArgumentsInvalid, "argv", "argv").because(why);
     if argv.is_empty() {
-        return Err(wrong("it is empty").into());
+        return Err(wrong(Message::new("mcp.field_empty")).into());
     }
     if let Some(index) = argv
         .iter()
         .position(|word| word.as_encoded_bytes().contains(&0))
     {
-        return Err(wrong(&format!("NUL in argument {index}")).into());
+        return Err(wrong(Message::new("reason.nul_in_argument").with("index", index)).into());
     }
     let readied = Readied::new(policy)?;
     Ok(Confined {

@@ -4,7 +4,7 @@
 mod report;
 
 use super::denials;
-use super::opening::{load_configured_locale, load_flag_locale, say};
+use super::opening::{flag_locale_or_built_in, load_configured_locale, load_flag_locale, say};
 use crate::books::{Books, Writer};
 use crate::cli::{ExecArgs, Explain, Mode};
 use crate::deployment::{AbsenceGuard, Deployment, DeploymentError, Narrowing, locate};
@@ -26,7 +26,7 @@ pub fn run(arguments: &ExecArgs) -> u8 {
     let report = match Report::open(arguments) {
         Ok(report) => report,
         Err(fault) => {
-            let locale = load_flag_locale(lang).unwrap_or_else(|_| english());
+            let locale = flag_locale_or_built_in(lang);
             Terminal::of_exec(&locale).fault(&fault);
             return exit::EXEC_SANDBOX;
         }
@@ -52,17 +52,17 @@ pub fn run(arguments: &ExecArgs) -> u8 {
     outcome.code
 }
 
-/// The language to say it in, and what is wrong; where the language is wrong it is said in English.
+/// The language to say it in, and what is wrong; where a locale is wrong it is said in what is compiled in.
 type NotOpened = (Locale, DeploymentError);
 
-fn english() -> Locale {
-    Locale::built_in(DEFAULT_LANGUAGE)
+fn compiled_in(lang: Option<&str>) -> Locale {
+    Locale::built_in(lang.unwrap_or(DEFAULT_LANGUAGE))
 }
 
 fn open(arguments: &ExecArgs) -> Result<(Deployment, Locale), NotOpened> {
     let common = &arguments.common;
     let lang = common.lang.as_deref();
-    let no_language = |faults| (english(), DeploymentError::Faults(faults));
+    let no_language = |faults| (compiled_in(lang), DeploymentError::Faults(faults));
     let flags = || load_flag_locale(lang).map_err(no_language);
     let cwd = || {
         std::env::current_dir().map_err(|error| {

@@ -151,7 +151,7 @@ fn unsuitable_workspace(directory: &Path) -> Option<Refusal> {
     let workspace = resolve_existing(directory).parent()?.to_owned();
     let reason = too_wide(&workspace)?;
     let target = workspace.display().to_string();
-    Some(Refusal::new(Code::PathDenied, reason, target).requiring(Right::Write))
+    Some(Refusal::new(Code::PathDenied, reason.id(), target).requiring(Right::Write))
 }
 
 /// Root's files in somebody else's directory would be of no use to them.

@@ -2,10 +2,10 @@
 
 use crate::cli::Common;
 use crate::deployment::{
-    Deployment, DeploymentError, Narrowing, PassedOver, ReadConfiguration, locate,
+    Deployment, DeploymentError, Narrowing, PassedOver, ReadConfiguration, locate, user_directory,
 };
 use crate::exit;
-use crate::locale::{DEFAULT_LANGUAGE, Locale};
+use crate::locale::{DEFAULT_LANGUAGE, Locale, Source};
 use crate::terminal::Terminal;
 use policy::config::Finding;
 use policy::{Fault, Localize, Message};
@@ -38,12 +38,17 @@ pub fn open(common: &Common, narrowing: &Narrowing) -> Result<Opened, u8> {
     }
 }
 
-/// The language of the flag, without a configuration.
+/// The language of the flag, without a configuration; files lie in `locales` of the user's configuration directory.
 ///
 /// # Errors
 /// An unknown language; printed.
 pub fn flag_locale(lang: Option<&str>) -> Result<Locale, u8> {
-    load_flag_locale(lang).map_err(|faults| printed(&faults))
+    load_flag_locale(lang).map_err(|faults| printed(lang, &faults))
+}
+
+/// The same for help and for a command line that cannot be read: they are there in any case.
+pub fn flag_locale_or_built_in(lang: Option<&str>) -> Locale {
+    load_flag_locale(lang).unwrap_or_else(|_| Locale::built_in(lang.unwrap_or(DEFAULT_LANGUAGE)))
 }
 
 /// The same, without printing what is wrong.
@@ -51,7 +56,11 @@ pub fn flag_locale(lang: Option<&str>) -> Result<Locale, u8> {
 /// # Errors
 /// An unknown language.
 pub fn load_flag_locale(lang: Option<&str>) -> Result<Locale, Vec<Fault>> {
-    Locale::load(lang.unwrap_or(DEFAULT_LANGUAGE), None)
+    let source = Source {
+        directory: user_directory().map(|directory| directory.join("locales")),
+        ..Source::default()
+    };
+    Locale::load(lang.unwrap_or(DEFAULT_LANGUAGE), &source)
 }
 
 /// The language by I18N-06, with the files of the configured directory.
@@ -59,7 +68,8 @@ pub fn load_flag_locale(lang: Option<&str>) -> Result<Locale, Vec<Fault>> {
 /// # Errors
 /// `locale.invalid`; printed.
 pub fn configured_locale(lang: Option<&str>, read: &ReadConfiguration) -> Result<Locale, u8> {
-    load_configured_locale(lang, read).map_err(|faults| printed(&faults))
+    let language = lang.unwrap_or(&read.loaded.config.application.language);
+    load_configured_locale(lang, read).map_err(|faults| printed(Some(language), &faults))
 }
 
 /// The same, without printing what is wrong.
@@ -72,16 +82,18 @@ pub fn load_configured_locale(
 ) -> Result<Locale, Vec<Fault>> {
     let config = &read.loaded.config;
     let base = read.file.parent().unwrap_or(Path::new(""));
-    let directory = base.join(&config.localization.directory);
-    Locale::load(
-        lang.unwrap_or(&config.application.language),
-        Some(&directory),
-    )
+    let source = Source {
+        directory: Some(base.join(&config.localization.directory)),
+        named: config.place("localization.directory").is_some(),
+        fallback: Some(config.localization.fallback.clone()),
+    };
+    Locale::load(lang.unwrap_or(&config.application.language), &source)
 }
 
-fn printed(faults: &[Fault]) -> u8 {
-    let english = Locale::built_in(DEFAULT_LANGUAGE);
-    let terminal = Terminal::new(&english);
+/// What is wrong with the locales is said in what is compiled in.
+fn printed(language: Option<&str>, faults: &[Fault]) -> u8 {
+    let compiled_in = Locale::built_in(language.unwrap_or(DEFAULT_LANGUAGE));
+    let terminal = Terminal::new(&compiled_in);
     faults.iter().for_each(|fault| terminal.fault(fault));
     exit::USAGE
 }

@@ -325,22 +325,12 @@ impl Printer<'_, '_> {
                         .with("code", code)
                         .with("message", texts.text(message)),
                 );
-                self.terminal.warn(&hint(*code, message));
+                self.terminal.warn(&message.renamed(code.hint_id()));
             }
             _ => self.terminal.warn(&status.message),
         }
         code
     }
-}
-
-/// The hint of an error, with the error's own data.
-fn hint(code: Code, message: &Message) -> Message {
-    message
-        .arguments()
-        .iter()
-        .fold(Message::new(code.hint_id()), |hint, (name, value)| {
-            hint.with(name, value)
-        })
 }
 
 fn json_event(texts: &dyn Localize, event: &RunEvent) -> serde_json::Value {
@@ -402,20 +392,16 @@ pub fn one_line(text: &str) -> String {
 
 fn read_image(path: &Path, limit: u64) -> Result<Image, Fault> {
     use base64::Engine;
-    let fault = |detail: String| {
-        Fault::new(
-            Blame::Client,
-            Code::ImageInvalid,
-            path.display().to_string(),
-            detail,
-        )
+    let fault = |why: Message| {
+        let place = path.display().to_string();
+        Fault::because(Blame::Client, Code::ImageInvalid, place, why)
     };
     let mut bytes = Vec::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
-        .map_err(|error| fault(error.to_string()))?;
+        .map_err(|error| fault(error.into()))?;
     if bytes.len() as u64 > limit {
-        return Err(fault(format!("larger than {limit} bytes")));
+        return Err(fault(Message::new("reason.too_large").with("limit", limit)));
     }
     let mime_type = match bytes.as_slice() {
         [0x89, b'P', b'N', b'G', ..] => "image/png",
@@ -435,7 +421,7 @@ fn read_image(path: &Path, limit: u64) -> Result<Image, Fault> {
             b'P',
             ..,
         ] => "image/webp",
-        _ => return Err(fault("neither PNG, JPEG nor WebP".to_owned())),
+        _ => return Err(fault(Message::new("reason.no_image"))),
     };
     Ok(Image {
         mime_type: mime_type.to_owned(),

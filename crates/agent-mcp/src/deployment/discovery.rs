@@ -11,6 +11,7 @@
 //! The working directory itself is always looked at, unless everybody may write it.
 
 use super::places::{Variables, user_directory};
+use policy::Message;
 use std::path::{Path, PathBuf};
 
 /// The machine's own configuration; only root can write it.
@@ -203,12 +204,12 @@ impl Discovery {
 }
 
 /// Why the machine's own configuration is not safe to obey, if so: another user could have written it.
-pub fn system_problem(file: &Path) -> Option<String> {
+pub fn system_problem(file: &Path) -> Option<Message> {
     problem_of(file, 0)
 }
 
 #[cfg(unix)]
-fn problem_of(file: &Path, root: u32) -> Option<String> {
+fn problem_of(file: &Path, root: u32) -> Option<Message> {
     use std::os::unix::fs::MetadataExt;
     [Some(file), file.parent()]
         .into_iter()
@@ -218,14 +219,16 @@ fn problem_of(file: &Path, root: u32) -> Option<String> {
             let seen = std::fs::metadata(path).ok()?;
             let (owner, mode) = (seen.uid(), seen.mode() & 0o7777);
             (owner != root || mode & 0o022 != 0).then(|| {
-                let path = path.display();
-                format!("{path}: owner {owner}, mode {mode:04o}; needed: chown root {path} && chmod go-w {path}")
+                Message::new("reason.open_to_others")
+                    .with("path", path.display())
+                    .with("owner", owner)
+                    .with("mode", format!("{mode:04o}"))
             })
         })
 }
 
 #[cfg(not(unix))]
-fn problem_of(_: &Path, _: u32) -> Option<String> {
+fn problem_of(_: &Path, _: u32) -> Option<Message> {
     None
 }
 
@@ -436,7 +439,7 @@ mod tests {
         world.mode("etc/agent-mcp/agent.yaml", 0o644);
         assert_eq!(problem_of(&file, user()), None, "control");
         let foreign = problem_of(&file, user() + 1).unwrap();
-        assert!(foreign.contains("chown root"), "{foreign}");
+        assert!(foreign.to_string().contains("owner="), "{foreign}");
         for (name, mode) in [
             ("etc/agent-mcp/agent.yaml", 0o664),
             ("etc/agent-mcp/agent.yaml", 0o646),
@@ -444,7 +447,10 @@ mod tests {
         ] {
             world.mode(name, mode);
             let problem = problem_of(&file, user()).unwrap();
-            assert!(problem.contains(&format!("{mode:04o}")), "{problem}");
+            assert!(
+                problem.to_string().contains(&format!("mode={mode:04o}")),
+                "{problem}"
+            );
             world.mode(name, if name.ends_with("yaml") { 0o644 } else { 0o755 });
         }
     }

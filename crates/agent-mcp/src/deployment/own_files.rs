@@ -8,7 +8,7 @@ use policy::sandbox::{
     Enforcement, Finding, HostResource, PreparedSandbox, ProcessOutcome, ProcessRequest, Relayed,
     SandboxBackend, SandboxError, StartPermit, TaskSandbox,
 };
-use policy::{Blame, Code, EffectivePolicy, Fault, Refusal, Right};
+use policy::{Blame, Code, EffectivePolicy, Fault, Message, Refusal, Right};
 use record::StateDirectory;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -151,14 +151,12 @@ fn check_markers(directory: &Path, policy: &EffectivePolicy) -> Result<(), Fault
             policy.own_files().contains(own) && std::fs::symlink_metadata(own).is_ok()
         };
         if let Some(appeared) = watched.iter().find(appeared) {
-            return Err(Fault::new(
+            let why = Message::new("reason.appeared").with("marker", path.display());
+            return Err(Fault::because(
                 Blame::Machine,
                 Code::PathProtected,
                 appeared.display().to_string(),
-                format!(
-                    "it appeared while a sandbox could write there; look at it, then remove {}",
-                    path.display()
-                ),
+                why,
             ));
         }
         let alive = path

@@ -1,5 +1,6 @@
 //! Pinning an entry: where it leads, which file that is, and its bytes (X-EXE: at start, until `apply` exists).
 
+use policy::Message;
 use policy::effective::{FileIdentity, Sha256Digest};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,12 +25,12 @@ pub fn pin(path: &Path) -> io::Result<Pinned> {
     let file = std::fs::File::open(&resolved)?;
     let before = file.metadata()?;
     if !before.is_file() {
-        return Err(io::Error::other("not a regular file"));
+        return Err(io::Error::other(Message::new("reason.not_a_regular_file")));
     }
     let sha256 = hash(&file)?;
     let identity = identity_of(&file.metadata()?);
     if identity != identity_of(&before) {
-        return Err(io::Error::other("it changed while it was read"));
+        return Err(io::Error::other(Message::new("reason.changed_while_read")));
     }
     Ok(Pinned {
         resolved,

@@ -1,7 +1,7 @@
 //! Where things lie: the configuration file, and the state, log and audit directories, never inside a workspace by default.
 
 use policy::config::Config;
-use policy::{Blame, Code, Fault};
+use policy::{Blame, Code, Fault, Message};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -110,11 +110,11 @@ impl Variables {
         } else if let Some(home) = self.absolute("HOME") {
             return Ok(home.join(".local/state/agent-mcp"));
         }
-        Err(Fault::new(
+        Err(Fault::because(
             Blame::Machine,
             Code::StateUnusable,
             "state.directory",
-            "neither XDG_STATE_HOME nor HOME is set to an absolute path",
+            Message::new("reason.no_home"),
         ))
     }
 

@@ -1,5 +1,6 @@
 //! Directories that are no workspace: a person who grants one by mistake loses the machine or the keys.
 
+use policy::Message;
 use std::path::{Path, PathBuf};
 
 /// The system's own, with everything below.
@@ -12,18 +13,18 @@ const SHARED: &[&str] = &[
 ];
 
 /// Why a resolved directory must not be granted for writing, if so.
-pub fn too_wide(path: &Path) -> Option<&'static str> {
+pub fn too_wide(path: &Path) -> Option<Message> {
     let home = std::env::var_os("HOME")
         .map(PathBuf::from)
         .and_then(|home| home.canonicalize().ok());
     if home.is_some_and(|home| home.starts_with(path)) {
-        return Some("it holds your home directory, with your keys; choose a directory inside it");
+        return Some(Message::new("reason.holds_home"));
     }
     if SYSTEM.iter().any(|system| path.starts_with(system)) {
-        return Some("it belongs to the system");
+        return Some(Message::new("reason.of_the_system"));
     }
     if SHARED.iter().any(|shared| path == Path::new(shared)) {
-        return Some("it is shared by everything on this machine; choose a directory inside it");
+        return Some(Message::new("reason.shared"));
     }
     None
 }

@@ -11,7 +11,7 @@ mod finding;
 mod later;
 mod meaning;
 mod merge;
-mod nearest;
+pub mod nearest;
 mod node;
 mod ollama;
 mod report;

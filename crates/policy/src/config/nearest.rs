@@ -4,10 +4,7 @@
 const MAX_LENGTH: usize = 64;
 
 /// The candidate with the fewest edits, if they are few for its length: 1 up to 4 letters, else a third.
-pub(super) fn nearest<'a>(
-    word: &str,
-    candidates: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > MAX_LENGTH {
         return None;
     }

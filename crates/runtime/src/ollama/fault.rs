@@ -1,6 +1,6 @@
 //! What can go wrong with a call, with everything known about it.
 
-use policy::{Blame, Code, Fault};
+use policy::{Blame, Code, Fault, Message};
 use std::fmt;
 use std::time::Duration;
 
@@ -213,7 +213,21 @@ impl OllamaFault {
             ) => &self.model,
             _ => &self.endpoint,
         };
-        Fault::new(self.kind.blame(), self.code(), target, &self.kind)
+        let reason = match &self.kind {
+            FaultKind::Unreachable { detail }
+            | FaultKind::Interrupted { detail }
+            | FaultKind::Unwritable { detail } => {
+                Some(Message::new("os.other").with("error", detail))
+            }
+            FaultKind::DeadlinePassed(deadline) => {
+                Some(Message::new("reason.deadline").with("seconds", deadline.as_secs_f64()))
+            }
+            _ => None,
+        };
+        Fault {
+            reason: reason.map(Box::new),
+            ..Fault::new(self.kind.blame(), self.code(), target, &self.kind)
+        }
     }
 }
 

@@ -205,9 +205,8 @@ impl Run {
         }
         if !self.graph()?.is_completed() {
             // DESIGN §8.4: no Task can run, and not all are completed.
-            let detail = "no task can run";
             return Err(Refusal::new(Code::ReplanFailed, "DESIGN §8.4", "plan")
-                .with("detail", detail)
+                .because(Message::new("reason.no_task_can_run"))
                 .into());
         }
         self.answer().await

@@ -19,7 +19,7 @@ impl Run {
     /// words where something was to be done.
     pub(super) async fn replan(&mut self, denied: &Denied) -> Result<(), Halt> {
         if self.replans >= self.engine.limits().max_replans {
-            return Err(no_other_way(denied, "no replan is left"));
+            return Err(no_other_way(denied, "reason.no_replan_left"));
         }
         self.replans += 1;
         self.board.replans(self.replans);
@@ -51,10 +51,10 @@ impl Run {
             .await;
         match proposal {
             Ok(Replan::Other(graph)) => self.accept(*graph).await?,
-            Ok(Replan::NoOtherWay) => return Err(no_other_way(denied, "none is allowed")),
-            Ok(Replan::Unchanged) => return Err(no_other_way(denied, "the plan did not change")),
+            Ok(Replan::NoOtherWay) => return Err(no_other_way(denied, "reason.none_allowed")),
+            Ok(Replan::Unchanged) => return Err(no_other_way(denied, "reason.plan_unchanged")),
             Ok(Replan::OnlyWords) => {
-                return Err(no_other_way(denied, "only words instead of the work"));
+                return Err(no_other_way(denied, "reason.only_words"));
             }
             Err(Halt::Refused(refusal)) if refusal.code.message_id().starts_with("error.plan.") => {
                 return Err(no_other_way(denied, refusal.code.as_str()));
@@ -134,9 +134,12 @@ fn only_words(tasks: &[PlannedTask], proposals: &[TaskProposal]) -> bool {
         || (wanted_tools && proposals.iter().all(|task| task.required_tools.is_empty()))
 }
 
-fn no_other_way(denied: &Denied, why: &str) -> Halt {
-    let detail = format!("{} {} ({why})", denied.code, one_line(&denied.target));
+fn no_other_way(denied: &Denied, why: &'static str) -> Halt {
+    let why = Message::new("reason.no_other_way")
+        .with("code", denied.code)
+        .with("target", one_line(&denied.target))
+        .with_message("reason", Message::new(why));
     Refusal::new(Code::ReplanFailed, "DESIGN §8.4", &denied.target)
-        .with("detail", detail)
+        .because(why)
         .into()
 }

@@ -9,7 +9,7 @@ use policy::sandbox::{
     CapturedOutput, ProcessEnd, ProcessOutcome, ProcessRequest, ProgramIdentity, SandboxError,
 };
 use policy::tool::ProcessRun;
-use policy::{Code, Refusal};
+use policy::{Code, Message, Refusal};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -92,7 +92,7 @@ fn of_sandbox(error: SandboxError, program: &Path) -> Refusal {
         SandboxError::NotFound(path) => Refusal::new(code, "must exist", shown(&path)),
         SandboxError::NotExecutable { path, errno } => {
             Refusal::new(code, "must be executable", shown(&path))
-                .with("detail", std::io::Error::from_raw_os_error(errno))
+                .because(std::io::Error::from_raw_os_error(errno))
         }
         SandboxError::Residue { what } => Refusal::new(code, "nothing is left behind", what),
     }
@@ -105,6 +105,14 @@ fn observation(
     program: PathBuf,
     effects: Vec<Effect>,
 ) -> ToolResult {
+    let limit = timeout.as_secs();
+    let why = match outcome.end {
+        ProcessEnd::Exited { status } => Message::new("process.status").with("status", status),
+        ProcessEnd::Signaled { signal } => Message::new("process.signal").with("signal", signal),
+        ProcessEnd::TimedOut => Message::new("process.timed_out").with("limit", limit),
+        ProcessEnd::OutOfMemory => Message::new("process.out_of_memory"),
+        ProcessEnd::Killed => Message::new("process.killed"),
+    };
     let (ended, code) = match outcome.end {
         ProcessEnd::Exited { status: 0 } => ("exit status 0".to_owned(), None),
         ProcessEnd::Exited { status } => {
@@ -115,7 +123,7 @@ fn observation(
             Some(Code::ProcessFailed),
         ),
         ProcessEnd::TimedOut => (
-            format!("ended after its time limit of {} s", timeout.as_secs()),
+            format!("ended after its time limit of {limit} s"),
             Some(Code::ProcessTimeout),
         ),
         ProcessEnd::OutOfMemory => (
@@ -154,8 +162,7 @@ fn observation(
     match code {
         None => ToolResult::success(output, Some(target), effects),
         Some(code) => {
-            let refusal =
-                Refusal::new(code, "must end with status 0", target).with("detail", &ended);
+            let refusal = Refusal::new(code, "must end with status 0", target).because(why);
             let failure = ToolResult::failure(refusal, effects);
             // The program's own words say more than the code's.
             ToolResult {

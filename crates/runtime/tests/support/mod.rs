@@ -70,7 +70,10 @@ impl Localize for PlainTexts {
             .iter()
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
-        format!("{} {{{}}}", message.id(), arguments.join(" "))
+        let parts = message.parts().iter();
+        let parts = parts.map(|(name, part)| format!("{name}={}", self.text(part)));
+        let all: Vec<String> = arguments.into_iter().chain(parts).collect();
+        format!("{} {{{}}}", message.id(), all.join(" "))
     }
 
     fn language(&self) -> &str {

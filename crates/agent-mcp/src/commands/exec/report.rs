@@ -9,7 +9,7 @@ use policy::effective::{GrantedRoot, NetworkPolicy, Origin, RootKind, Sha256Dige
 use policy::sandbox::{
     Denial, Enforcement, Explanation, Finding, FindingKind, ProcessEnd, Relayed,
 };
-use policy::{Code, EffectivePolicy, Fault, Right, SandboxMode};
+use policy::{Blame, Code, EffectivePolicy, Fault, Message, Right, SandboxMode};
 use sandbox_linux::ExecReport;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -36,7 +36,10 @@ impl Report {
                 Some(_) => Self::Stderr,
             });
         };
-        let refused = |error: Error| crate::books::fault(Code::ToolFailed, path, error);
+        let refused = |error: Error| {
+            let place = path.display().to_string();
+            Fault::because(Blame::Machine, Code::ToolFailed, place, error)
+        };
         let mut options = File::options();
         options.write(true).create(true).truncate(false);
         #[cfg(unix)]
@@ -47,7 +50,9 @@ impl Report {
         }
         let file = options.open(path).map_err(refused)?;
         if !file.metadata().map_err(refused)?.is_file() {
-            return Err(refused(Error::other("not a regular file")));
+            return Err(refused(Error::other(Message::new(
+                "reason.not_a_regular_file",
+            ))));
         }
         file.set_len(0).map_err(refused)?;
         Ok(Self::File(file))
