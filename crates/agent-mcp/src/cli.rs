@@ -45,6 +45,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Check configuration, locales, Ollama and what this machine can enforce. Changes nothing.
     Check(CheckArgs),
+    /// Show what the configuration grants and what changed, ask once, and apply it. `serve` and `run` demand it.
+    Apply(ApplyArgs),
     /// Do one piece of work at this terminal: plan, progress, tokens, answer.
     Run(RunArgs),
     /// Run one command confined, without any model.
@@ -87,6 +89,20 @@ pub struct CheckArgs {
     /// Common flags.
     #[command(flatten)]
     pub common: Common,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `apply`
+#[derive(Debug, Args)]
+pub struct ApplyArgs {
+    /// Common flags.
+    #[command(flatten)]
+    pub common: Common,
+    /// Apply without asking.
+    #[arg(long)]
+    pub yes: bool,
     /// Print JSON instead of a table.
     #[arg(long)]
     pub json: bool,

@@ -1,5 +1,6 @@
 //! One module for each command; each returns the exit code.
 
+pub mod apply;
 pub mod audit;
 pub mod check;
 pub mod demo;

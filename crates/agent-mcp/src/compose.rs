@@ -1,6 +1,7 @@
 //! The composition root: the backend of this machine, the books, the runtime.
 
 use crate::books::{Books, Writer, fault};
+use crate::deployment::applied::{AppliedBackend, Watch};
 use crate::deployment::{AbsenceGuard, Deployment, GuardedBackend};
 use crate::locale::Locale;
 use policy::config::{Ask, Config};
@@ -78,7 +79,11 @@ pub struct Composed {
 ///
 /// # Errors
 /// What makes a start impossible: state, key, log, prompt, own files that appeared.
-pub fn compose(deployment: &Deployment, locale: &Locale) -> Result<Composed, Fault> {
+pub fn compose(
+    deployment: &Deployment,
+    locale: &Locale,
+    watch: Option<Watch>,
+) -> Result<Composed, Fault> {
     let Some(config) = &deployment.config else {
         return Err(Fault::because(
             Blame::Us,
@@ -98,6 +103,10 @@ pub fn compose(deployment: &Deployment, locale: &Locale) -> Result<Composed, Fau
         .to_owned();
     let sandbox: Arc<dyn SandboxBackend> =
         Arc::new(GuardedBackend::new(backend(), Arc::clone(&guard)));
+    let sandbox = match watch {
+        Some(watch) => Arc::new(AppliedBackend::new(sandbox, watch)),
+        None => sandbox,
+    };
     let texts: Arc<dyn Localize> = Arc::new(locale.clone());
     let parts = RuntimeParts {
         policy: Arc::clone(&deployment.policy),

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub mod applied;
 mod discovery;
 mod own_files;
 mod pin;
@@ -43,6 +44,8 @@ pub struct Deployment {
     pub places: Places,
     /// The frozen policy.
     pub policy: Arc<EffectivePolicy>,
+    /// What `apply` stores, whatever this command narrows; none for a preset.
+    pub snapshot: Option<applied::Snapshot>,
 }
 
 /// Why there is no deployment.
@@ -108,12 +111,25 @@ pub fn locate(named: Option<&Path>) -> Result<ReadConfiguration, DeploymentError
 /// # Errors
 /// As [`locate`].
 pub fn look(named: Option<&Path>) -> Result<ReadConfiguration, DeploymentError> {
+    look_with(named, false)
+}
+
+/// The same for `apply`: a file that was found is what the person is about to judge.
+///
+/// # Errors
+/// As [`locate`], without `Untrusted`.
+pub fn look_anywhere(named: Option<&Path>) -> Result<ReadConfiguration, DeploymentError> {
+    look_with(named, true)
+}
+
+fn look_with(named: Option<&Path>, unseen: bool) -> Result<ReadConfiguration, DeploymentError> {
     let mut discovery = discover(named);
     let Some(found) = discovery.found.take() else {
         let discovery = Box::new(discovery);
         return Err(DeploymentError::NoConfiguration { discovery });
     };
     match found {
+        Found::InPlace(file) if unseen => read_configuration(&file),
         Found::InPlace(file) => {
             let fingerprint = fingerprint_of(&file)?;
             if !trust::is_trusted(&file, &fingerprint) {
@@ -235,7 +251,7 @@ impl Deployment {
         let ReadConfiguration {
             file,
             loaded: Loaded { config, warnings },
-            ..
+            fingerprint,
         } = read;
         let mut faults = Vec::new();
         let base =
@@ -248,6 +264,15 @@ impl Deployment {
         if !faults.is_empty() {
             return Err(DeploymentError::Faults(faults));
         }
+        let snapshot = applied::Snapshot::of(&applied::Resolved {
+            file: &file,
+            fingerprint: &fingerprint,
+            config: &config,
+            base: &base,
+            roots: &roots,
+            entries: &entries,
+        })
+        .map_err(|error| DeploymentError::Unreadable(unreadable(&file, error)))?;
         let workspace_root = match (&narrowing.cwd, &narrowing.root) {
             (_, Some(root)) => resolve_directory(root, "--root")?,
             (Some(cwd), None) => resolve_directory(cwd, "cwd")?,
@@ -307,6 +332,7 @@ impl Deployment {
             warnings,
             places,
             policy: Arc::new(policy),
+            snapshot: Some(snapshot),
         })
     }
 
@@ -337,6 +363,7 @@ impl Deployment {
             warnings: Vec::new(),
             places,
             policy: Arc::new(policy),
+            snapshot: None,
         })
     }
 }

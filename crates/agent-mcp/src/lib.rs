@@ -32,6 +32,7 @@ pub fn main() -> ExitCode {
         Command::Exec(arguments) => commands::exec::run(&arguments),
         Command::Serve(arguments) => commands::serve::run(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
+        Command::Apply(arguments) => commands::apply::run(&arguments),
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Audit(arguments) => commands::audit::run(&arguments),

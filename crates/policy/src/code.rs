@@ -165,6 +165,10 @@ codes! {
     SandboxUnavailable = "SANDBOX_UNAVAILABLE", PolicyDenied;
     /// Confinement would be partial where full is required (X-PARTIAL).
     SandboxPartial = "sandbox.partial", PolicyDenied;
+    /// Nobody has applied this configuration (DESIGN §10.3).
+    SandboxNotApplied = "sandbox.not_applied", PolicyDenied;
+    /// It does not resolve to what was applied (ST-24).
+    SandboxResolutionChanged = "sandbox.resolution_changed", PolicyDenied;
     /// The sandbox failed while it ran.
     SandboxFailed = "sandbox.failed", Internal;
     /// Something was left after the Task ended (SEC-INV-10).

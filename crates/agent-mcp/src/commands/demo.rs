@@ -145,7 +145,7 @@ impl Demo {
             Ok(deployment) => deployment,
             Err(problem) => return Ok(report(locale, &problem)),
         };
-        let session = Session::open(compose(&deployment, locale)?)?;
+        let session = Session::open(compose(&deployment, locale, None)?)?;
         let ask = |request: &str| {
             terminal.line("");
             terminal.say(&Message::new("demo.request").with("request", request));

@@ -1,6 +1,7 @@
 //! What most commands begin with: the configuration, the language, and what is wrong with either.
 
 use crate::cli::Common;
+use crate::deployment::applied::{Store, Watch};
 use crate::deployment::{
     Deployment, DeploymentError, Narrowing, PassedOver, ReadConfiguration, locate, user_directory,
 };
@@ -35,6 +36,30 @@ pub fn open(common: &Common, narrowing: &Narrowing) -> Result<Opened, u8> {
     match Deployment::of(read, narrowing) {
         Ok(deployment) => Ok(Opened { deployment, locale }),
         Err(problem) => Err(report(&locale, &problem)),
+    }
+}
+
+/// The same for `serve` and `run`: only what was applied, exactly (ST-24).
+///
+/// # Errors
+/// Everything that differs was printed; the exit code is returned.
+pub fn open_applied(common: &Common, narrowing: &Narrowing) -> Result<(Opened, Watch), u8> {
+    let opened = open(common, narrowing)?;
+    let terminal = Terminal::new(&opened.locale);
+    let Some(snapshot) = opened.deployment.snapshot.clone() else {
+        return Err(exit::USAGE);
+    };
+    let read = Store::of_user().and_then(|store| Ok((store.read(&snapshot.config)?, store)));
+    let (applied, store) = read.map_err(|fault| {
+        terminal.fault(&fault);
+        exit::of(fault.code)
+    })?;
+    match snapshot.demand(applied.as_ref()) {
+        Ok(()) => Ok((opened, Watch::new(snapshot, store))),
+        Err(refusals) => {
+            let refusals = DeploymentError::Refusals(refusals);
+            Err(report(&opened.locale, &refusals))
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `agent-mcp run`: one request at this terminal, with plan, progress, tokens against estimate, and the answer.
 
-use super::opening::{Opened, open};
+use super::opening::{Opened, open_applied};
 use crate::cli::RunArgs;
 use crate::compose::{Composed, Running, compose};
 use crate::deployment::Narrowing;
@@ -17,7 +17,7 @@ const CLIENT: ClientId = ClientId(0);
 /// Does it.
 pub fn run(arguments: &RunArgs) -> u8 {
     let cwd = std::env::current_dir().ok();
-    let Opened { deployment, locale } = match open(
+    let (Opened { deployment, locale }, watch) = match open_applied(
         &arguments.common,
         &Narrowing {
             cwd: cwd.clone(),
@@ -52,7 +52,7 @@ pub fn run(arguments: &RunArgs) -> u8 {
         client: CLIENT,
         cwd,
     };
-    let composed = match compose(&deployment, &locale) {
+    let composed = match compose(&deployment, &locale, Some(watch)) {
         Ok(composed) => composed,
         Err(fault) => {
             terminal.fault(&fault);

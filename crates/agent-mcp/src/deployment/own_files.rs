@@ -22,6 +22,8 @@ pub(super) fn of(
     roots: &[GrantedRoot],
 ) -> Vec<PathBuf> {
     let mut own = places.own();
+    // The Applied Configuration Store lies there, wherever this configuration keeps its state.
+    own.extend(Places::default_places().map(|user| resolve_existing(&user.state)));
     own.push(resolve_existing(file));
     own.push(resolve_existing(&local_file(file)));
     for directory in [

@@ -104,7 +104,16 @@ impl Place {
     }
 
     /// A command of the program with this configuration, in the workspace.
+    /// What `serve` and `run` demand is applied first.
     pub fn command(&self, words: &[&str]) -> Command {
+        if matches!(words.first(), Some(&"serve" | &"run")) {
+            drop(self.unapplied(&["apply", "--yes"]).output().unwrap());
+        }
+        self.unapplied(words)
+    }
+
+    /// The same, with whatever is applied.
+    pub fn unapplied(&self, words: &[&str]) -> Command {
         let mut command = command(&self.state);
         command
             .current_dir(&self.workspace)

@@ -3,7 +3,7 @@
 mod http;
 mod ready;
 
-use super::opening::{Opened, open};
+use super::opening::{Opened, open_applied};
 use crate::cli::{ServeArgs, Transport};
 use crate::compose::{Running, compose};
 use crate::deployment::Narrowing;
@@ -21,10 +21,11 @@ const PARENT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Does it.
 pub fn run(arguments: &ServeArgs) -> u8 {
-    let Opened { deployment, locale } = match open(&arguments.common, &Narrowing::default()) {
-        Ok(opened) => opened,
-        Err(code) => return code,
-    };
+    let (Opened { deployment, locale }, watch) =
+        match open_applied(&arguments.common, &Narrowing::default()) {
+            Ok(opened) => opened,
+            Err(code) => return code,
+        };
     let locale: Arc<crate::locale::Locale> = Arc::new(locale);
     let terminal = Terminal::new(locale.as_ref());
     let http = match arguments.transport {
@@ -56,7 +57,7 @@ pub fn run(arguments: &ServeArgs) -> u8 {
             }
         }
     }
-    let composed = match compose(&deployment, locale.as_ref()) {
+    let composed = match compose(&deployment, locale.as_ref(), Some(watch)) {
         Ok(composed) => composed,
         Err(fault) => {
             terminal.fault(&fault);
