@@ -116,13 +116,16 @@ fn apply(
     let unrecorded =
         |error: record::AuditError| fault(error.code(), &deployment.places.audit, error);
     // Recorded before it takes effect (SEC-INV-08): an applied snapshot that nobody recorded cannot be.
-    books.audit.append_durable(event).map_err(unrecorded)?;
     let code = match answer {
         Answer::Yes => {
-            store.replace(snapshot)?;
+            let recorded = books.audit.append_durable(event).map_err(unrecorded)?;
+            store.replace(snapshot, recorded)?;
             exit::OK
         }
-        _ => exit::REFUSED,
+        _ => {
+            books.audit.append(event).map_err(unrecorded)?;
+            exit::REFUSED
+        }
     };
     books.audit.close().map_err(unrecorded)?;
     match (arguments.json, code) {

@@ -4,7 +4,8 @@
 use super::{SCHEMA_VERSION, Snapshot};
 use crate::deployment::{Places, resolve_existing};
 use policy::{Blame, Code, Fault, Message};
-use record::{AtomicFile, StateDirectory, StateError};
+use record::audit::Appended;
+use record::{AtomicFile, Durable, StateDirectory, StateError};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -85,11 +86,13 @@ impl Store {
         Ok(Some(snapshot))
     }
 
-    /// Replaces the whole snapshot, or leaves the old one (ST-23). Durable when it returns.
+    /// Replaces the whole snapshot, or leaves the old one (ST-23). Durable when it returns; the decision is in the audit log by then.
     ///
     /// # Errors
     /// `state.unusable`.
-    pub fn replace(&self, snapshot: &Snapshot) -> Result<(), Fault> {
+    pub fn replace(&self, snapshot: &Snapshot, recorded: Durable<Appended>) -> Result<(), Fault> {
+        // The proof is used up by what it was recorded for.
+        drop(recorded);
         let path = self.path(&snapshot.config);
         StateDirectory::open(&self.state)
             .and_then(|state| state.directory(DIRECTORY))
