@@ -11,6 +11,8 @@ ollama: { model: none }
 sandbox: { workspaces: [ws] }
 state: { directory: "$W/state" }
 Y
+export XDG_STATE_HOME="$W/own"
+"$OURS" apply --yes --config "$W/agent.yaml" >/dev/null
 python3 - "$OURS" "$W" <<'PY'
 import json, subprocess, sys, time
 ours, w = sys.argv[1:]

@@ -69,7 +69,7 @@ fn main() {
     )
     .unwrap();
     let running = tokio.block_on(async {
-        compose(&deployment, &Locale::built_in("en"))
+        compose(&deployment, &Locale::built_in("en"), None)
             .unwrap()
             .start()
             .unwrap()

@@ -47,6 +47,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Show what the configuration grants and what changed, ask once, and apply it. `serve` and `run` demand it.
     Apply(ApplyArgs),
+    /// Show what the configuration grants on this machine, and what of it is applied. Changes nothing.
+    Show(ShowArgs),
     /// Do one piece of work at this terminal: plan, progress, tokens, answer.
     Run(RunArgs),
     /// Run one command confined, without any model.
@@ -103,6 +105,17 @@ pub struct ApplyArgs {
     /// Apply without asking.
     #[arg(long)]
     pub yes: bool,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `show`
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// Common flags.
+    #[command(flatten)]
+    pub common: Common,
     /// Print JSON instead of a table.
     #[arg(long)]
     pub json: bool,

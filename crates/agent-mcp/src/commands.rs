@@ -11,5 +11,6 @@ pub mod init;
 mod opening;
 pub mod run;
 pub mod serve;
+pub mod show;
 
 pub use opening::flag_locale_or_built_in;

@@ -33,6 +33,7 @@ pub fn main() -> ExitCode {
         Command::Serve(arguments) => commands::serve::run(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Apply(arguments) => commands::apply::run(&arguments),
+        Command::Show(arguments) => commands::show::run(&arguments),
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Audit(arguments) => commands::audit::run(&arguments),

@@ -157,7 +157,7 @@ fn st_24_an_edited_configuration_closes_until_applied() {
     served(&place);
 }
 
-/// ST-24: one byte of an entry.
+/// ST-24, AT-09, UC-06: one byte of an entry.
 #[test]
 fn st_24_a_changed_entry_closes_until_applied() {
     let (place, tool) = place();
@@ -221,4 +221,56 @@ fn design_10_3_a_removed_entry_is_gone() {
     std::fs::write(&place.config, without).unwrap();
     apply(&place);
     assert!(!text(&stored(&place)[0].1).contains("\"tool\""));
+}
+
+/// DESIGN §10.6: `show` says how everything stands to what is applied, and changes nothing.
+#[test]
+fn uc_05_show_tells_what_is_applied_and_changes_nothing() {
+    let (place, tool) = place();
+    let shown = || {
+        let output = place.unapplied(&["show", "--json"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let before = shown();
+    assert_eq!(before["applied"], false);
+    assert_eq!(before["entries"][0]["state"], "new");
+    assert!(stored(&place).is_empty());
+    apply(&place);
+    let files = stored(&place);
+    let now = shown();
+    assert_eq!(now["applied"], true);
+    let roots = now["roots"].as_array().unwrap();
+    let workspace = roots
+        .iter()
+        .find(|root| root["origins"][0] == "workspace")
+        .unwrap();
+    assert_eq!(workspace["state"], "applied");
+    assert_eq!(
+        workspace["rights"],
+        serde_json::json!(["read", "write", "execute", "delete"])
+    );
+    assert!(
+        roots
+            .iter()
+            .any(|root| root["origins"][0] == "os_runtime_root"
+                && root["resolved"] == "/usr"
+                && root["rights"] == serde_json::json!(["read", "execute"]))
+    );
+    std::fs::write(tool, "#!/bin/sh\n").unwrap();
+    let drifted = shown();
+    assert_eq!(drifted["applied"], false);
+    assert_eq!(drifted["entries"][0]["state"], "changed");
+    assert_eq!(stored(&place), files);
+    for (lang, sentence) in [
+        ("en", "has changed since it was applied"),
+        ("ja", "適用後に変わった"),
+    ] {
+        let output = place.unapplied(&["show", "--lang", lang]).output().unwrap();
+        assert!(
+            text(&output.stdout).contains(sentence),
+            "{}",
+            text(&output.stdout)
+        );
+    }
 }

@@ -311,7 +311,7 @@ fn sec_inv_01_a_written_configuration_is_not_obeyed() {
         assert_ne!(output.status.code(), Some(0), "{words:?}");
         assert!(!text(&output.stdout).contains("the secret"));
         assert!(
-            text(&output.stderr).contains("--config agent.yaml"),
+            text(&output.stderr).contains("agent-mcp apply"),
             "{words:?}: {}",
             text(&output.stderr)
         );

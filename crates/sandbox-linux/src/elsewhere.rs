@@ -65,3 +65,7 @@ impl Readied {
 pub(crate) fn locate(_: &EffectivePolicy, _: &Command) -> Option<PathBuf> {
     None
 }
+
+pub(crate) fn system_places() -> Vec<(PathBuf, policy::Rights)> {
+    Vec::new()
+}

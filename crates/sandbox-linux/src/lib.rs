@@ -45,6 +45,12 @@ pub fn ask_for_names(names: &[String]) -> Result<Answers, policy::sandbox::Sandb
     backend::ask_for_names(names)
 }
 
+/// What every sandbox on this machine sees of the system, with the rights there: the table of the runtime (DESIGN §10.7,
+/// `os_runtime_root`). Without a backend nothing.
+pub fn system_places() -> Vec<(std::path::PathBuf, policy::Rights)> {
+    backend::system_places()
+}
+
 /// Must be the first thing `main` does. Returns at once unless this process is a sandbox's helper, that is, this program executed
 /// again by [`LinuxSandbox`] or [`Confined::output`]; then it never returns.
 ///

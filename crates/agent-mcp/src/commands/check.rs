@@ -59,6 +59,7 @@ pub fn run(arguments: &CheckArgs) -> u8 {
 }
 
 fn rows(report: &mut Report, locale: &Locale, deployment: &Deployment) {
+    configuration::applied(report, locale, deployment);
     configuration::contents(report, locale, deployment);
     if let Some(config) = &deployment.config {
         let base = deployment.file.as_deref().and_then(Path::parent);

@@ -3,7 +3,8 @@
 use crate::cli::Common;
 use crate::deployment::applied::{Store, Watch};
 use crate::deployment::{
-    Deployment, DeploymentError, Narrowing, PassedOver, ReadConfiguration, locate, user_directory,
+    Deployment, DeploymentError, Narrowing, PassedOver, ReadConfiguration, look_anywhere,
+    user_directory,
 };
 use crate::exit;
 use crate::locale::{DEFAULT_LANGUAGE, Locale, Source};
@@ -20,31 +21,15 @@ pub struct Opened {
     pub locale: Locale,
 }
 
-/// Opens the configuration that the flags name, or the first one found.
-///
-/// # Errors
-/// Everything wrong was printed; the exit code is returned.
-pub fn open(common: &Common, narrowing: &Narrowing) -> Result<Opened, u8> {
-    let read = match locate(common.config.as_deref()) {
-        Ok(read) => read,
-        Err(problem) => {
-            let locale = flag_locale(common.lang.as_deref())?;
-            return Err(report(&locale, &problem));
-        }
-    };
-    let locale = configured_locale(common.lang.as_deref(), &read)?;
-    match Deployment::of(read, narrowing) {
-        Ok(deployment) => Ok(Opened { deployment, locale }),
-        Err(problem) => Err(report(&locale, &problem)),
-    }
-}
-
-/// The same for `serve` and `run`: only what was applied, exactly (ST-24).
+/// What `serve` and `run` work under: the configuration that the flags name, or the first one found, and only if it is
+/// exactly what was applied (ST-24).
 ///
 /// # Errors
 /// Everything that differs was printed; the exit code is returned.
 pub fn open_applied(common: &Common, narrowing: &Narrowing) -> Result<(Opened, Watch), u8> {
-    let opened = open(common, narrowing)?;
+    // Whoever wrote a file that was found: it counts only if it is what a person applied.
+    let read = look_anywhere(common.config.as_deref());
+    let opened = opened(read, common, narrowing)?;
     let terminal = Terminal::new(&opened.locale);
     let Some(snapshot) = opened.deployment.snapshot.clone() else {
         return Err(exit::USAGE);
@@ -60,6 +45,25 @@ pub fn open_applied(common: &Common, narrowing: &Narrowing) -> Result<(Opened, W
             let refusals = DeploymentError::Refusals(refusals);
             Err(report(&opened.locale, &refusals))
         }
+    }
+}
+
+fn opened(
+    read: Result<ReadConfiguration, DeploymentError>,
+    common: &Common,
+    narrowing: &Narrowing,
+) -> Result<Opened, u8> {
+    let read = match read {
+        Ok(read) => read,
+        Err(problem) => {
+            let locale = flag_locale(common.lang.as_deref())?;
+            return Err(report(&locale, &problem));
+        }
+    };
+    let locale = configured_locale(common.lang.as_deref(), &read)?;
+    match Deployment::of(read, narrowing) {
+        Ok(deployment) => Ok(Opened { deployment, locale }),
+        Err(problem) => Err(report(&locale, &problem)),
     }
 }
 

@@ -9,7 +9,7 @@ pub use differ::{Change, Difference, differences};
 pub use store::Store;
 pub use watch::{AppliedBackend, Watch};
 
-use policy::config::Config;
+use policy::config::{Ask, Config};
 use policy::effective::{
     EntryExecutable, EntryKind, GrantedRoot, NetworkPolicy, Origin, Sha256Digest,
 };
@@ -235,9 +235,9 @@ fn settings(config: &Config) -> BTreeMap<String, String> {
         ("sandbox.max_mode", sandbox.max_mode.word().to_owned()),
         ("sandbox.network.access", sandbox.network.word().to_owned()),
         ("sandbox.protect", paths(&sandbox.protect)),
-        ("sandbox.partial", words(&sandbox.partial)),
-        ("sandbox.execution.shells", words(&sandbox.execution.shells)),
-        ("sandbox.execution.rehash", words(&sandbox.execution.rehash)),
+        ("sandbox.partial", word(&sandbox.partial)),
+        ("sandbox.execution.shells", word(&sandbox.execution.shells)),
+        ("sandbox.execution.rehash", word(&sandbox.execution.rehash)),
         (
             "sandbox.resources.memory_mb",
             resources.memory_mib.to_string(),
@@ -250,7 +250,15 @@ fn settings(config: &Config) -> BTreeMap<String, String> {
             "sandbox.resources.execution_timeout_seconds",
             resources.execution_timeout.as_secs().to_string(),
         ),
-        ("approvals", words(&config.approvals)),
+        ("approvals.ask", asks(&config.approvals.ask)),
+        (
+            "approvals.timeout_seconds",
+            config.approvals.timeout.as_secs().to_string(),
+        ),
+        (
+            "boxes.directory",
+            config.boxes.directory.display().to_string(),
+        ),
         (
             "agent.user_system_prompt",
             config
@@ -277,19 +285,39 @@ fn settings(config: &Config) -> BTreeMap<String, String> {
         NetworkPolicy::None | NetworkPolicy::Private => {}
         NetworkPolicy::Local { ports } => {
             for port in ports {
-                settings.insert(format!("sandbox.network localhost:{port}"), String::new());
+                settings.insert(
+                    format!("sandbox.network.local_endpoints[{port}]"),
+                    String::new(),
+                );
             }
         }
         NetworkPolicy::Restricted { endpoints } => {
             for (host, port) in endpoints {
-                settings.insert(format!("sandbox.network {host}:{port}"), String::new());
+                settings.insert(
+                    format!("sandbox.network.restricted_endpoints[{host}:{port}]"),
+                    String::new(),
+                );
             }
         }
     }
     settings
 }
 
-/// A value in the program's own words: it is only compared and shown.
-fn words(value: &impl std::fmt::Debug) -> String {
-    format!("{value:?}")
+/// The word that the configuration uses for it.
+fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        other => other.map_or_else(|_| String::new(), |value| value.to_string()),
+    }
+}
+
+fn asks(asks: &[Ask]) -> String {
+    let asks: Vec<String> = asks
+        .iter()
+        .map(|ask| match ask {
+            Ask::Operation(operation) => operation.word().to_owned(),
+            Ask::Command { name, argv } => format!("{name}: {}", argv.join(" ")),
+        })
+        .collect();
+    asks.join(", ")
 }

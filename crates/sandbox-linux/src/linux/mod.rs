@@ -35,4 +35,5 @@ mod zygote;
 pub(crate) use helper::init;
 pub(crate) use once::{Readied, locate};
 pub(crate) use relay::ask_for_names;
+pub(crate) use runtime::system_places;
 pub use standing::LinuxSandbox;

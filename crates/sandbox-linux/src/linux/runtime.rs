@@ -282,6 +282,21 @@ impl Item {
     }
 }
 
+/// The places of the table that this machine has, without our own files and links.
+pub(crate) fn system_places() -> Vec<(PathBuf, Rights)> {
+    TABLE
+        .iter()
+        .filter_map(|item| match item.source {
+            Source::Programs => Some((item, PROGRAM_RIGHTS)),
+            Source::Data => Some((item, Rights::READ)),
+            Source::Device => Some((item, Rights::READ_WRITE)),
+            Source::Link(_) | Source::Generated(_) => None,
+        })
+        .flat_map(|(item, rights)| item.places().into_iter().map(move |place| (place, rights)))
+        .filter(|(place, _)| place.exists())
+        .collect()
+}
+
 fn passwd(facts: &Facts) -> String {
     let Facts {
         user, group, home, ..

@@ -1,12 +1,40 @@
 //! Which configuration is used and why, what lies beside it, and what is worth knowing about what it says.
 
 use super::report::{Mark, Report};
+use crate::deployment::applied::{Store, differences};
 use crate::deployment::{Deployment, DeploymentError, Discovery, Found, local_file};
 use crate::exit;
 use crate::locale::Locale;
 use policy::config::Config;
 use policy::{Localize, Message, SandboxMode};
 use serde_json::json;
+
+/// Whether it is applied as it is now; what differs, object by object. Not applied yet is no warning: that is the next step.
+pub(super) fn applied(report: &mut Report, locale: &Locale, deployment: &Deployment) {
+    let Some(now) = &deployment.snapshot else {
+        return;
+    };
+    let stored = match Store::of_user().and_then(|store| store.read(&now.config)) {
+        Ok(stored) => stored,
+        Err(fault) => return report.fault(locale, "applied", &fault, exit::of(fault.code)),
+    };
+    let differences = match &stored {
+        Some(stored) => differences(Some(stored), now),
+        None => Vec::new(),
+    };
+    let (mark, id) = match (&stored, differences.is_empty()) {
+        (None, _) => (Mark::Ok, "show.is_not_applied"),
+        (Some(_), true) => (Mark::Ok, "show.is_applied"),
+        (Some(_), false) => (Mark::Warning, "show.has_drifted"),
+    };
+    let message = Message::new(id).with("config", now.config.display());
+    let data = json!({ "applied": id == "show.is_applied" });
+    report.add_with(mark, "applied", locale.text(&message), data);
+    for difference in differences {
+        let detail = format!("{}: {}", difference.object, difference.values());
+        report.add_with(Mark::Warning, "applied", detail, json!(difference));
+    }
+}
 
 /// The file that is used, and those that were seen and passed over.
 pub(super) fn discovered(report: &mut Report, locale: &Locale, discovery: &Discovery) {

@@ -1,0 +1,347 @@
+//! `agent-mcp show`: what the configuration asks for, what that is on this machine, and what of it is applied (DESIGN
+//! §10.6). Changes nothing.
+
+use super::opening::{configured_locale, flag_locale, report};
+use crate::cli::ShowArgs;
+use crate::deployment::applied::{AppliedEntry, AppliedRoot, Snapshot, Store, differences};
+use crate::deployment::{Deployment, Narrowing, look_anywhere};
+use crate::exit;
+use crate::locale::Locale;
+use crate::table::{Cell, Style, Table};
+use crate::terminal::{Terminal, out_json};
+use policy::effective::{GrantedRoot, Origin};
+use policy::{Localize, Message, Right, Rights};
+use serde::Serialize;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// How an object stands to what is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    /// As it was applied.
+    Applied,
+    /// Not applied yet.
+    New,
+    /// Applied otherwise.
+    Changed,
+    /// Applied, and not asked for any more.
+    Removed,
+    /// It comes with the system and is never applied.
+    System,
+}
+
+impl State {
+    fn of<T: PartialEq>(old: Option<&T>, new: Option<&T>) -> Self {
+        match (old, new) {
+            (Some(old), Some(new)) if old == new => Self::Applied,
+            (Some(_), Some(_)) => Self::Changed,
+            (None, _) => Self::New,
+            (_, None) => Self::Removed,
+        }
+    }
+
+    fn cell(self, locale: &Locale) -> Cell {
+        let (id, style) = match self {
+            Self::Applied => ("show.applied", Style::Green),
+            Self::New => ("show.new", Style::Yellow),
+            Self::Changed => ("show.changed", Style::Red),
+            Self::Removed => ("show.removed", Style::Yellow),
+            Self::System => ("show.system", Style::Dim),
+        };
+        Cell::styled(&locale.text(&Message::new(id)), style)
+    }
+}
+
+#[derive(Serialize)]
+struct Root {
+    origins: Vec<&'static str>,
+    desired: Option<String>,
+    resolved: String,
+    rights: Vec<&'static str>,
+    state: State,
+}
+
+#[derive(Serialize)]
+struct Entry<'s> {
+    alias: &'s str,
+    kind: &'s str,
+    desired: String,
+    resolved: String,
+    sha256: &'s str,
+    state: State,
+}
+
+#[derive(Serialize)]
+struct Setting<'s> {
+    key: &'s str,
+    now: Option<&'s str>,
+    applied: Option<&'s str>,
+    state: State,
+}
+
+/// Does it. 0 whether or not anything is applied: to look is no failure.
+pub fn run(arguments: &ShowArgs) -> u8 {
+    let common = &arguments.common;
+    let read = match look_anywhere(common.config.as_deref()) {
+        Ok(read) => read,
+        Err(problem) => {
+            return match flag_locale(common.lang.as_deref()) {
+                Ok(locale) => report(&locale, &problem),
+                Err(code) => code,
+            };
+        }
+    };
+    let locale = match configured_locale(common.lang.as_deref(), &read) {
+        Ok(locale) => locale,
+        Err(code) => return code,
+    };
+    let deployment = match Deployment::of(read, &Narrowing::default()) {
+        Ok(deployment) => deployment,
+        Err(problem) => return report(&locale, &problem),
+    };
+    let Some(now) = &deployment.snapshot else {
+        return exit::USAGE;
+    };
+    let terminal = Terminal::new(&locale);
+    let (applied, unreadable) = match Store::of_user().and_then(|store| store.read(&now.config)) {
+        Ok(applied) => (applied, None),
+        Err(fault) => (None, Some(fault)),
+    };
+    let roots = roots(&deployment, now, applied.as_ref());
+    let entries = entries(now, applied.as_ref());
+    let settings = settings(now, applied.as_ref());
+    let equal = applied.is_some() && differences(applied.as_ref(), now).is_empty();
+    if arguments.json {
+        out_json(&json!({
+            "config": now.config, "applied": equal, "roots": roots, "entries": entries, "settings": settings,
+        }));
+    } else {
+        print(&terminal, &locale, &roots, &entries, &settings);
+        let id = match (&applied, equal) {
+            (_, true) => "show.is_applied",
+            (None, _) => "show.is_not_applied",
+            (Some(_), _) => "show.has_drifted",
+        };
+        terminal.say(&Message::new(id).with("config", now.config.display()));
+    }
+    match unreadable {
+        None => exit::OK,
+        Some(fault) => {
+            terminal.fault(&fault);
+            exit::of(fault.code)
+        }
+    }
+}
+
+fn origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Workspace => "workspace",
+        Origin::Mount => "mount",
+        Origin::ApprovedEntryExecutable => "approved_entry_executable",
+        Origin::ApprovedShellExecutable => "approved_shell_executable",
+        Origin::RuntimeRoot => "runtime_root",
+        Origin::OsRuntimeRoot => "os_runtime_root",
+    }
+}
+
+fn words(rights: Rights) -> Vec<&'static str> {
+    rights.iter().map(Right::word).collect()
+}
+
+/// Every root of the frozen policy with its origins, what was applied and is gone, and what the system needs.
+fn roots(deployment: &Deployment, now: &Snapshot, applied: Option<&Snapshot>) -> Vec<Root> {
+    let old = applied.map(|old| old.roots.as_slice()).unwrap_or_default();
+    let same = |root: &AppliedRoot| {
+        old.iter()
+            .find(|old| (&old.origin, &old.logical) == (&root.origin, &root.logical))
+    };
+    let mut shown: Vec<Root> = deployment
+        .policy
+        .roots()
+        .iter()
+        .map(|root: &GrantedRoot| {
+            let declared = now
+                .roots
+                .iter()
+                .find(|declared| declared.resolved == root.path);
+            let entry = now.entries.iter().find(|entry| entry.resolved == root.path);
+            let state = match (declared, entry) {
+                (Some(declared), _) => State::of(same(declared), Some(declared)),
+                (None, Some(entry)) => entry_state(applied, entry),
+                (None, None) => State::New,
+            };
+            let desired = declared
+                .map(|declared| &declared.logical)
+                .or(entry.map(|entry| &entry.logical));
+            Root {
+                origins: root.origins.iter().copied().map(origin).collect(),
+                desired: desired.map(|path| path.display().to_string()),
+                resolved: root.path.display().to_string(),
+                rights: words(root.rights),
+                state,
+            }
+        })
+        .collect();
+    let gone = old.iter().filter(|old| {
+        !now.roots
+            .iter()
+            .any(|root| (&root.origin, &root.logical) == (&old.origin, &old.logical))
+    });
+    shown.extend(gone.map(|old| Root {
+        origins: Vec::new(),
+        desired: None,
+        resolved: old.resolved.display().to_string(),
+        rights: Vec::new(),
+        state: State::Removed,
+    }));
+    let system = sandbox_linux::system_places().into_iter();
+    shown.extend(system.map(|(path, rights)| Root {
+        origins: vec![origin(Origin::OsRuntimeRoot)],
+        desired: None,
+        resolved: path.display().to_string(),
+        rights: words(rights),
+        state: State::System,
+    }));
+    shown
+}
+
+fn entry_state(applied: Option<&Snapshot>, entry: &AppliedEntry) -> State {
+    let old = applied.and_then(|old| {
+        old.entries
+            .iter()
+            .find(|old| old.alias.to_lowercase() == entry.alias.to_lowercase())
+    });
+    State::of(old, Some(entry))
+}
+
+fn entries<'s>(now: &'s Snapshot, applied: Option<&'s Snapshot>) -> Vec<Entry<'s>> {
+    let show = |entry: &'s AppliedEntry, state| Entry {
+        alias: &entry.alias,
+        kind: &entry.kind,
+        desired: entry.logical.display().to_string(),
+        resolved: entry.resolved.display().to_string(),
+        sha256: &entry.sha256,
+        state,
+    };
+    let mut shown: Vec<Entry<'s>> = now
+        .entries
+        .iter()
+        .map(|entry| show(entry, entry_state(applied, entry)))
+        .collect();
+    let old = applied
+        .map(|old| old.entries.as_slice())
+        .unwrap_or_default();
+    let is_asked_for = |old: &AppliedEntry| {
+        now.entries
+            .iter()
+            .any(|entry| entry.alias.to_lowercase() == old.alias.to_lowercase())
+    };
+    let gone = old.iter().filter(|old| !is_asked_for(old));
+    shown.extend(gone.map(|old| show(old, State::Removed)));
+    shown
+}
+
+fn settings<'s>(now: &'s Snapshot, applied: Option<&'s Snapshot>) -> Vec<Setting<'s>> {
+    let mut both: BTreeMap<&str, (Option<&String>, Option<&String>)> = BTreeMap::new();
+    for (key, value) in applied.iter().flat_map(|old| &old.settings) {
+        both.entry(key).or_default().0 = Some(value);
+    }
+    for (key, value) in &now.settings {
+        both.entry(key).or_default().1 = Some(value);
+    }
+    both.into_iter()
+        .map(|(key, (old, new))| Setting {
+            key,
+            now: new.map(String::as_str),
+            applied: old.map(String::as_str),
+            state: State::of(old, new),
+        })
+        .collect()
+}
+
+fn print(
+    terminal: &Terminal<'_>,
+    locale: &Locale,
+    roots: &[Root],
+    entries: &[Entry<'_>],
+    settings: &[Setting<'_>],
+) {
+    let text = |id: &'static str| locale.text(&Message::new(id));
+    let heading = |table: &mut Table, ids: &[&'static str]| {
+        let words: Vec<String> = ids.iter().map(|id| text(id)).collect();
+        table.heading(words.iter().map(String::as_str));
+    };
+    let mut table = Table::new();
+    heading(
+        &mut table,
+        &[
+            "show.state",
+            "show.read",
+            "show.write",
+            "show.execute",
+            "show.delete",
+            "show.origin",
+            "show.resolved",
+            "show.desired",
+        ],
+    );
+    for root in roots {
+        let mut cells = vec![root.state.cell(locale)];
+        for right in [Right::Read, Right::Write, Right::Execute, Right::Delete] {
+            let has = root.rights.contains(&right.word());
+            cells.push(Cell::from(if has { right.word() } else { "-" }));
+        }
+        cells.push(root.origins.join(", ").into());
+        cells.push(root.resolved.clone().into());
+        cells.push(
+            root.desired
+                .clone()
+                .unwrap_or_else(|| "-".to_owned())
+                .into(),
+        );
+        table.row(cells);
+    }
+    terminal.table(&table);
+    let mut table = Table::new();
+    heading(
+        &mut table,
+        &[
+            "show.state",
+            "show.entry",
+            "show.kind",
+            "show.resolved",
+            "show.sha256",
+        ],
+    );
+    for entry in entries {
+        table.row([
+            entry.state.cell(locale),
+            entry.alias.into(),
+            entry.kind.into(),
+            entry.resolved.clone().into(),
+            entry.sha256.into(),
+        ]);
+    }
+    if !entries.is_empty() {
+        terminal.table(&table);
+    }
+    let mut table = Table::new();
+    heading(
+        &mut table,
+        &["show.state", "show.key", "show.now", "show.before"],
+    );
+    for setting in settings {
+        let before = match setting.state {
+            State::Applied => "",
+            _ => setting.applied.unwrap_or("-"),
+        };
+        table.row([
+            setting.state.cell(locale),
+            setting.key.into(),
+            setting.now.unwrap_or("-").into(),
+            before.into(),
+        ]);
+    }
+    terminal.table(&table);
+}
