@@ -5,6 +5,7 @@
 //! Not here yet: signed checkpoints outside the directory. Without them, somebody who can write here and kept an older
 //! head together with the log of that time can put both back.
 
+mod ahead;
 pub(crate) mod chain;
 mod encode;
 mod error;

@@ -4,6 +4,7 @@
 //! No lock is needed; a running instance can be checked. What it cannot see: an older log together with the head of that
 //! time put back as a whole (signed checkpoints elsewhere will), and a whole instance directory that is gone.
 
+mod ahead;
 mod head;
 mod line;
 mod report;
@@ -15,6 +16,7 @@ pub use show::{ShowFilter, ShownRecord, show};
 use crate::audit::AuditKey;
 use crate::kernel_boot::KernelBoot;
 use crate::private;
+use ahead::Beyond;
 use head::SeenHead;
 use line::{Line, NO_MAC};
 use sha2::{Digest, Sha256};
@@ -109,6 +111,7 @@ fn chain_files(directory: &Path) -> Result<Vec<(u32, PathBuf)>, VerifyError> {
 /// Where the walk is in the chain.
 struct Walk<'a> {
     directory: &'a Path,
+    key: &'a AuditKey,
     keyed: hmac::Hmac<Sha256>,
     kernel: Option<&'a KernelBoot>,
     report: VerifyReport,
@@ -121,9 +124,10 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(directory: &'a Path, key: &AuditKey, kernel: Option<&'a KernelBoot>) -> Self {
+    fn new(directory: &'a Path, key: &'a AuditKey, kernel: Option<&'a KernelBoot>) -> Self {
         Self {
             directory,
+            key,
             keyed: key.for_records(),
             kernel,
             report: VerifyReport::empty(directory),
@@ -160,7 +164,11 @@ impl<'a> Walk<'a> {
                 )));
             }
             let last = at + 1 == files.len();
-            if let Some(problem) = self.file(*number, path, last, head)? {
+            let size = match self.file(*number, path, last, head)? {
+                Ok(size) => size,
+                Err(problem) => return Ok(Some(problem)),
+            };
+            if last && let Some(problem) = self.ahead(*number, size, path, head)? {
                 return Ok(Some(problem));
             }
         }
@@ -187,12 +195,8 @@ impl<'a> Walk<'a> {
         path: &Path,
         last: bool,
         head: &head::HeadClaim,
-    ) -> Result<Option<Problem>, VerifyError> {
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+    ) -> Result<Result<u64, Problem>, VerifyError> {
+        let name = file_name(path);
         let file = private::open_read(path).map_err(|error| VerifyError::new(path, error))?;
         let mut reader = BufReader::with_capacity(READ_BYTES, file);
         let mut text = Vec::with_capacity(4096);
@@ -214,17 +218,70 @@ impl<'a> Walk<'a> {
                     true => ProblemKind::TornTail,
                     false => ProblemKind::RecordAltered,
                 };
-                return Ok(Some(self.problem(kind, &name, count, None)));
+                return Ok(Err(self.problem(kind, &name, count, None)));
             }
-            if let Some((kind, seq)) = self.record(&text)? {
-                return Ok(Some(self.problem(kind, &name, count, seq)));
+            if let Some((kind, seq)) = self.record_at(&text, number, size, head)? {
+                return Ok(Err(self.problem(kind, &name, count, seq)));
             }
-            if self.report.last_seq == head.seq {
-                if let Some(kind) = self.meet(head, number, size) {
-                    return Ok(Some(self.problem(kind, &name, count, Some(head.seq))));
-                }
-                self.head_met = true;
+        }
+        Ok(Ok(size))
+    }
+
+    /// What the last file lost in a power failure and what is on the disk ahead of it.
+    fn ahead(
+        &mut self,
+        number: u32,
+        mut size: u64,
+        log: &Path,
+        head: &head::HeadClaim,
+    ) -> Result<Option<Problem>, VerifyError> {
+        // While the kernel that held the end runs, the log has lost nothing by itself.
+        if head.is_held_by(self.kernel) {
+            return Ok(None);
+        }
+        let end = match ahead::beyond(self.directory, self.key, number, size)? {
+            Beyond::Nothing => return Ok(None),
+            Beyond::End(end) => end,
+            Beyond::Gap => {
+                // A running instance has written on since.
+                let next = self
+                    .directory
+                    .join(format!("audit.{:04}.jsonl", number + 1));
+                let grown = log.metadata().is_ok_and(|metadata| metadata.len() > size);
+                let problem = || self.problem(ProblemKind::Truncated, &file_name(log), 0, None);
+                return Ok((!grown && !next.exists()).then(problem));
             }
+        };
+        for (count, line) in (1u64..).zip(end.split_inclusive(|&byte| byte == b'\n')) {
+            size += line.len() as u64;
+            let Some(text) = line.strip_suffix(b"\n") else {
+                let kind = ProblemKind::RecordAltered;
+                return Ok(Some(self.problem(kind, ahead::AHEAD_NAME, count, None)));
+            };
+            if let Some((kind, seq)) = self.record_at(text, number, size, head)? {
+                return Ok(Some(self.problem(kind, ahead::AHEAD_NAME, count, seq)));
+            }
+            self.report.ahead += 1;
+        }
+        Ok(None)
+    }
+
+    /// One record that ends at this place, against the chain so far and the head.
+    fn record_at(
+        &mut self,
+        text: &[u8],
+        number: u32,
+        size: u64,
+        head: &head::HeadClaim,
+    ) -> Result<Option<(ProblemKind, Option<u64>)>, VerifyError> {
+        if let Some(problem) = self.record(text)? {
+            return Ok(Some(problem));
+        }
+        if self.report.last_seq == head.seq {
+            if let Some(kind) = self.meet(head, number, size) {
+                return Ok(Some((kind, Some(head.seq))));
+            }
+            self.head_met = true;
         }
         Ok(None)
     }
@@ -352,6 +409,13 @@ impl<'a> Walk<'a> {
             seq,
         }
     }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }
 
 fn head_problem(kind: ProblemKind) -> Problem {

@@ -12,6 +12,7 @@ use std::fs::OpenOptions;
 use std::path::Path;
 
 const THIS: &str = "0a0a0a0a-1111-4222-8333-444444444444";
+const THIRD: &str = "0c0c0c0c-1111-4222-8333-444444444444";
 const NEXT: &str = "0b0b0b0b-1111-4222-8333-444444444444";
 
 fn options(kernel: &str) -> AuditOptions {
@@ -119,15 +120,133 @@ fn the_next_sync_covers_the_rest() {
     run(&instance, THIS);
     let ends = run(&instance, NEXT);
     assert_eq!(ends.len(), 8);
-    // The second run's start was synced: everything before it must be there.
+    // The second run's start was synced: everything before it must be there while its kernel runs.
     cut(&instance, ends[4]);
-    let problem = verified(instance.directory(), THIS).problem.unwrap();
+    let problem = verified(instance.directory(), NEXT).problem.unwrap();
     assert_eq!(problem.kind, ProblemKind::Truncated);
-    let report = {
-        cut(&instance, ends[4]);
-        verified(instance.directory(), NEXT)
+    // Under another kernel it is found ahead of the log, and the next start puts it back.
+    let report = verified(instance.directory(), THIRD);
+    assert_eq!(
+        (
+            report.problem,
+            report.ahead,
+            report.last_seq,
+            report.lost_with_kernel
+        ),
+        (None, 1, 6, 2)
+    );
+    cut(&instance, ends[2] - 7);
+    let torn = reopened(&instance, THIRD).unwrap();
+    torn.close().unwrap();
+    let report = verified(instance.directory(), THIRD);
+    assert_eq!(
+        (report.problem, report.ahead, report.set_aside),
+        (None, 0, 1)
+    );
+    let log = std::fs::read_to_string(log_file(instance.directory(), 1)).unwrap();
+    assert!(log.contains("\"restored\":4"), "records 3 to 6: {log}");
+    assert_eq!(log.matches("\"process.start\"").count(), 2);
+}
+
+/// The proof of an intent is on the disk ahead of the log, and nobody can take it away unseen.
+#[test]
+fn dc_3_what_is_ahead_of_the_log_must_be_there() {
+    let place = place();
+    let instance = Instance::claim(&place.state).unwrap();
+    run(&instance, THIS);
+    let ends = run(&instance, THIS);
+    let ahead = instance.directory().join("audit.ahead");
+    let whole = std::fs::read(&ahead).unwrap();
+    // The second run's intent is record 6; what the log had synced ends with record 2.
+    let refused = || {
+        let report = verified(instance.directory(), NEXT);
+        let problem = report
+            .problem
+            .clone()
+            .unwrap_or_else(|| panic!("{report:?}"));
+        (problem.kind, reopened(&instance, NEXT).unwrap_err())
     };
-    assert_eq!(report.problem.unwrap().kind, ProblemKind::Truncated);
+    cut(&instance, ends[4]);
+    std::fs::remove_file(&ahead).unwrap();
+    assert_eq!(refused(), (ProblemKind::Truncated, Finding::Truncated));
+    for at in [3, 40, 200, 900] {
+        let mut altered = whole.clone();
+        altered[at] ^= 1;
+        std::fs::write(&ahead, &altered).unwrap();
+        assert_eq!(
+            refused(),
+            (ProblemKind::Truncated, Finding::Truncated),
+            "byte {at}"
+        );
+    }
+    std::fs::write(&ahead, &whole[..whole.len() / 3]).unwrap();
+    assert_eq!(refused(), (ProblemKind::Truncated, Finding::Truncated));
+    std::fs::write(&ahead, &whole).unwrap();
+    assert_eq!(verified(instance.directory(), NEXT).problem, None);
+    reopened(&instance, NEXT).unwrap().close().unwrap();
+    assert!(verified(instance.directory(), NEXT).is_good());
+    // What it began with is gone from the log.
+    cut(&instance, ends[0]);
+    assert_eq!(refused(), (ProblemKind::Truncated, Finding::Truncated));
+}
+
+/// A half that a power failure tore takes nothing of the one before along.
+#[test]
+fn a_torn_half_leaves_the_other() {
+    let place = place();
+    let instance = Instance::claim(&place.state).unwrap();
+    let head = instance.directory().join("audit.head");
+    let ahead = instance.directory().join("audit.ahead");
+    run(&instance, THIS);
+    run(&instance, THIS);
+    let (second_head, before) = (
+        std::fs::read(&head).unwrap(),
+        std::fs::read(&ahead).unwrap(),
+    );
+    let ends = run(&instance, THIS);
+    let after = std::fs::read(&ahead).unwrap();
+    // The power fails while the third run's half is written; its head never was, and of the log only the first sync is left.
+    let written = before.iter().zip(&after).position(|(a, b)| a != b).unwrap();
+    let mut torn = after.clone();
+    torn[written + 700..written + 1400].fill(0);
+    std::fs::write(&ahead, &torn).unwrap();
+    std::fs::write(&head, &second_head).unwrap();
+    cut(&instance, ends[1]);
+    let report = verified(instance.directory(), NEXT);
+    assert_eq!(
+        (report.problem, report.ahead, report.last_seq),
+        (None, 4, 6),
+        "the second run's intent"
+    );
+    reopened(&instance, NEXT).unwrap().close().unwrap();
+    assert!(verified(instance.directory(), NEXT).is_good());
+}
+
+/// The end that is written ahead is bounded: then the log itself is synced, and it begins again.
+#[test]
+fn many_runs_without_a_power_failure() {
+    let place = place();
+    let instance = Instance::claim(&place.state).unwrap();
+    for _ in 0..60 {
+        run(&instance, THIS);
+    }
+    let ends = run(&instance, THIS);
+    let length = std::fs::metadata(instance.directory().join("audit.ahead"))
+        .unwrap()
+        .len();
+    assert_eq!(length, 64 << 10);
+    assert!(ends.last() > Some(&(100 << 10)), "it went around: {ends:?}");
+    assert!(verified(instance.directory(), THIS).is_good());
+    // A clean stop and a power failure after each of the last records.
+    for left in 1..=4 {
+        cut(&instance, ends[ends.len() - left]);
+        let report = verified(instance.directory(), NEXT);
+        assert_eq!(report.problem, None, "{left}");
+        assert!(
+            report.last_seq >= (ends.len() - 2) as u64,
+            "{left}: {report:?}"
+        );
+    }
 }
 
 /// A system without such a name waits for the disk.

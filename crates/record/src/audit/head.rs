@@ -6,7 +6,7 @@
 //! somebody who can write here could not hide by putting an older copy of the head back.
 
 use super::error::{AuditError, Finding, WriteFailure};
-use super::key::{AuditKey, HEAD_PURPOSE, Keyed};
+use super::key::{AHEAD_PURPOSE, AuditKey, HEAD_PURPOSE, Keyed};
 use crate::private;
 use crate::state::AtomicFile;
 use hmac::Mac;
@@ -16,8 +16,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 pub(crate) const HEAD_FILE: &str = "audit.head";
-/// Version 1 had no `unsynced`; it is still read.
-const HEAD_VERSION: u32 = 2;
+/// Version 1 had no `unsynced`, version 2 no `ahead` in it; both are still read.
+const HEAD_VERSION: u32 = 3;
 /// One disk sector: written as a whole or not at all.
 const HEAD_BYTES: usize = 512;
 
@@ -42,6 +42,9 @@ pub(crate) struct Head {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Unsynced {
+    /// The last record that is in [`super::ahead`] and surely on the disk there, if any is beyond `seq`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<u64>,
     pub kernel_boot: String,
     /// The last record that is surely on the disk, in the same file.
     pub seq: u64,
@@ -67,6 +70,7 @@ pub(crate) struct HeadFile {
 #[derive(Clone, Debug)]
 pub(crate) struct HeadSigner {
     keyed: Keyed,
+    keyed_ahead: Keyed,
     key_id: String,
 }
 
@@ -74,8 +78,17 @@ impl HeadSigner {
     pub(crate) fn new(key: &AuditKey) -> Self {
         Self {
             keyed: key.for_purpose(HEAD_PURPOSE),
+            keyed_ahead: key.for_purpose(AHEAD_PURPOSE),
             key_id: key.id(),
         }
+    }
+
+    pub(crate) fn key_id(&self) -> &str {
+        &self.key_id
+    }
+
+    pub(crate) fn keyed_ahead(&self) -> Keyed {
+        self.keyed_ahead.clone()
     }
 
     fn head(&self, at: &Position<'_>) -> Head {
@@ -148,7 +161,14 @@ impl HeadFile {
             return Err(invalid(Finding::WrongKey));
         }
         // Only the exact bytes that we would write count, the signature among them.
-        let known = head.v == HEAD_VERSION || (head.v == 1 && head.unsynced.is_none());
+        let known = match head.v {
+            1 => head.unsynced.is_none(),
+            2 => head
+                .unsynced
+                .as_ref()
+                .is_none_or(|rest| rest.ahead.is_none()),
+            version => version == HEAD_VERSION,
+        };
         if signer.encode(&head)? != text || !known {
             return Err(invalid(Finding::HeadInvalid));
         }

@@ -302,6 +302,8 @@ impl AuditKey {
 
 /// The purpose of the key that signs the head.
 pub(crate) const HEAD_PURPOSE: &[u8] = b"head";
+/// The purpose of the key that signs what is written ahead of the log.
+pub(crate) const AHEAD_PURPOSE: &[u8] = b"ahead";
 
 fn keyed(bytes: &[u8; 32]) -> Keyed {
     // RFC 2104: a key shorter than a block is filled up with zeros.

@@ -66,7 +66,6 @@ enum Mode {
 #[derive(Debug)]
 struct Inline {
     chain: Chain,
-    kernel_boot: Option<KernelBoot>,
     last_seq: u64,
     state: InlineState,
 }
@@ -154,7 +153,6 @@ impl AuditLog {
         )?;
         let mode = Mode::Inline(Box::new(Mutex::new(Inline {
             chain,
-            kernel_boot: options.kernel_boot,
             last_seq: opening.last_seq,
             state: InlineState::Open,
         })));
@@ -187,6 +185,9 @@ impl AuditLog {
                 "set_aside",
                 json!({"file": torn.file, "bytes": torn.bytes, "sha256": torn.sha256}),
             );
+        }
+        if opening.restored > 0 {
+            open = open.detail("restored", opening.restored);
         }
         log.append(open)?;
         if key.origin() == KeyOrigin::Created {
@@ -334,10 +335,7 @@ impl Inline {
     }
 
     fn close_in_memory(&mut self) -> Result<(), AuditError> {
-        let moved = match &self.kernel_boot {
-            Some(kernel) => self.chain.close_in_memory(kernel),
-            None => self.chain.sync(HeadState::Closed { synced: false }),
-        };
+        let moved = self.chain.close_in_memory();
         self.poison(moved)
     }
 

@@ -3,6 +3,7 @@
 //! When the signed head says how long the file is, only the last record is looked at; what a crash left behind the head
 //! is checked record by record. Changes before the head are for [`crate::verify`].
 
+use super::ahead::Ahead;
 use super::chain::MAC_DIGITS;
 use super::encode::{NO_RECORD, RECORD_VERSION};
 use super::error::{AuditError, Finding, WriteFailure};
@@ -57,6 +58,9 @@ pub(crate) struct Resumed {
     pub durable: (u64, u64),
     pub previous_end: PreviousEnd,
     pub set_aside: Option<SetAside>,
+    /// Records that were missing in the log and on the disk ahead of it.
+    pub restored: u64,
+    pub ahead: Option<Ahead>,
 }
 
 pub(crate) fn resume(
@@ -68,7 +72,10 @@ pub(crate) fn resume(
 ) -> Result<Resumed, AuditError> {
     match HeadFile::open(directory, signer)? {
         None => begin(directory, signer, boot_id),
-        Some((head_file, head)) => End::at(directory, keyed, head, kernel)?.walk(head_file),
+        Some((head_file, head)) => {
+            let ahead = Ahead::open(directory, signer)?;
+            End::at(directory, keyed, head, kernel)?.walk(head_file, ahead)
+        }
     }
 }
 
@@ -100,6 +107,8 @@ fn begin(directory: &Path, signer: &HeadSigner, boot_id: &str) -> Result<Resumed
         durable: (0, 0),
         previous_end: PreviousEnd::None,
         set_aside: None,
+        restored: 0,
+        ahead: None,
     })
 }
 
@@ -160,6 +169,8 @@ struct End<'a> {
     seq: u64,
     mac: [u8; MAC_DIGITS],
     durable: (u64, u64),
+    /// The record that must be there at the least, in the log or ahead of it.
+    least: u64,
     last_event: Option<String>,
 }
 
@@ -203,6 +214,7 @@ impl<'a> End<'a> {
         let rest_may_be_lost = head.unsynced.as_ref().is_some_and(|unsynced| {
             kernel.is_none_or(|kernel| kernel.as_str() != unsynced.kernel_boot)
         });
+        let ahead = head.unsynced.as_ref().and_then(|rest| rest.ahead);
         let (seq, size) = if rest_may_be_lost && length < head.size {
             durable
         } else {
@@ -220,6 +232,7 @@ impl<'a> End<'a> {
             seq,
             mac,
             durable,
+            least: ahead.unwrap_or(seq),
             last_event: None,
         };
         if size > 0 {
@@ -262,7 +275,7 @@ impl<'a> End<'a> {
     }
 
     /// Follows what a crash left behind the head, through all files, and sets a torn last line aside.
-    fn walk(mut self, head: HeadFile) -> Result<Resumed, AuditError> {
+    fn walk(mut self, head: HeadFile, ahead: Option<Ahead>) -> Result<Resumed, AuditError> {
         let set_aside = loop {
             let torn = self.walk_file()?;
             let next = self.directory.join(file_name(self.number + 1));
@@ -278,6 +291,13 @@ impl<'a> End<'a> {
                 }
             }
         };
+        let restored = match &ahead {
+            Some(ahead) => self.restore(ahead)?,
+            None => 0,
+        };
+        if self.seq < self.least {
+            return Err(self.invalid(Finding::Truncated));
+        }
         let previous_end = match &self.last_event {
             Some(event) if event == EventName::AuditClose.word() => PreviousEnd::Closed,
             None if self.seq == 0 => PreviousEnd::None,
@@ -293,7 +313,48 @@ impl<'a> End<'a> {
             durable: self.durable,
             previous_end,
             set_aside,
+            restored,
+            ahead,
         })
+    }
+
+    /// Takes what a power failure took from the log's end from what was written ahead of it. Returns how many records.
+    fn restore(&mut self, ahead: &Ahead) -> Result<u64, AuditError> {
+        let Some(lost) = ahead.beyond(self.number, self.size)? else {
+            return Ok(0);
+        };
+        let before = self.seq;
+        let start = self.size;
+        for text in lost.split_inclusive(|&byte| byte == b'\n') {
+            self.follow(text)?;
+        }
+        self.log
+            .write_all(&lost)
+            .and_then(|()| self.log.sync_all())
+            .map_err(WriteFailure::of("write the log"))?;
+        debug_assert_eq!(
+            self.size,
+            start + lost.len() as u64,
+            "every line was followed"
+        );
+        self.durable = (self.seq, self.size);
+        Ok(self.seq - before)
+    }
+
+    /// One more record, with its line feed.
+    fn follow(&mut self, text: &[u8]) -> Result<(), AuditError> {
+        let line = text
+            .strip_suffix(b"\n")
+            .and_then(|text| check_line(text, self.keyed))
+            .ok_or_else(|| self.invalid(Finding::RecordInvalid))?;
+        if line.prev.as_bytes() != self.mac || line.seq != self.seq + 1 {
+            return Err(self.invalid(Finding::ChainBroken));
+        }
+        self.seq = line.seq;
+        self.size += text.len() as u64;
+        self.mac.copy_from_slice(line.mac.as_bytes());
+        self.last_event = Some(line.event);
+        Ok(())
     }
 
     /// The rest of one file; returns a last line without line feed.
@@ -329,15 +390,7 @@ impl<'a> End<'a> {
                 }
                 return Ok(Some(text));
             }
-            let line = check_line(&text[..text.len() - 1], self.keyed)
-                .ok_or_else(|| self.invalid(Finding::RecordInvalid))?;
-            if line.prev.as_bytes() != self.mac || line.seq != self.seq + 1 {
-                return Err(self.invalid(Finding::ChainBroken));
-            }
-            self.seq = line.seq;
-            self.size += text.len() as u64;
-            self.mac.copy_from_slice(line.mac.as_bytes());
-            self.last_event = Some(line.event);
+            self.follow(&text)?;
         }
     }
 

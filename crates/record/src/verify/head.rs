@@ -24,16 +24,26 @@ pub(super) struct HeadClaim {
 
 /// What follows this record may be lost with the kernel that held it.
 pub(super) struct UnsyncedClaim {
+    /// The last record that was on the disk ahead of the log.
+    pub ahead: Option<u64>,
     pub kernel_boot: String,
     pub seq: u64,
 }
 
 impl HeadClaim {
+    /// Whether the end is in the memory of this kernel, which still runs.
+    pub(super) fn is_held_by(&self, kernel: Option<&KernelBoot>) -> bool {
+        matches!(
+            (&self.unsynced, kernel),
+            (Some(rest), Some(kernel)) if kernel.as_str() == rest.kernel_boot
+        )
+    }
+
     /// The record with which the chain may end at the earliest.
     pub(super) fn earliest_end(&self, kernel: Option<&KernelBoot>) -> u64 {
         match &self.unsynced {
             Some(rest) if kernel.is_none_or(|kernel| kernel.as_str() != rest.kernel_boot) => {
-                rest.seq
+                rest.ahead.unwrap_or(rest.seq)
             }
             _ => self.seq,
         }
@@ -101,7 +111,8 @@ impl SeenHead {
         if private::hex_text(&hasher.finalize().into_bytes().into()) != hmac
             || !match members["v"].as_u64()? {
                 1 => unsynced.is_none(),
-                version => version == 2,
+                2 => unsynced.as_ref().is_none_or(|rest| rest.ahead.is_none()),
+                version => version == 3,
             }
         {
             return None;
@@ -121,10 +132,16 @@ impl UnsyncedClaim {
     fn read(value: &Value) -> Option<Self> {
         let members = value.as_object()?;
         members.get("size")?.as_u64()?;
+        let ahead = match members.get("ahead") {
+            Some(seq) => Some(seq.as_u64()?),
+            None => None,
+        };
+        let count = 3 + usize::from(ahead.is_some());
         let claim = Self {
+            ahead,
             kernel_boot: members.get("kernel_boot")?.as_str()?.to_owned(),
             seq: members.get("seq")?.as_u64()?,
         };
-        (members.len() == 3).then_some(claim)
+        (members.len() == count).then_some(claim)
     }
 }

@@ -104,6 +104,9 @@ pub struct VerifyReport {
     pub beyond_head: u64,
     /// Records that a short `exec` had left to the memory of a kernel that ended before they were on the disk.
     pub lost_with_kernel: u64,
+    /// Records that a power failure took from the log and that are on the disk in `audit.ahead`; the next start puts them
+    /// back.
+    pub ahead: u64,
     /// How often the log was opened.
     pub boots: u64,
     /// How many of these ended without `audit.close`, not counting the last.
@@ -129,6 +132,7 @@ impl VerifyReport {
             head_seq: 0,
             beyond_head: 0,
             lost_with_kernel: 0,
+            ahead: 0,
             boots: 0,
             unclean_stops: 0,
             closed: false,
