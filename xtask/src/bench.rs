@@ -37,6 +37,19 @@ const BENCHES: &[(&str, &str, &[&str])] = &[
         ],
     ),
     (
+        "relay",
+        "granted addresses through the relay against plain loopback",
+        &[
+            "cargo",
+            "bench",
+            "-q",
+            "-p",
+            "sandbox-linux",
+            "--bench",
+            "relay",
+        ],
+    ),
+    (
         "explain",
         "what explaining refusals costs",
         &[

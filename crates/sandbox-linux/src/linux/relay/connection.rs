@@ -9,8 +9,10 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 const PIPE_BYTES: usize = 256 << 10;
 /// Bytes that one flow moves before others have their turn.
 const TURN_BYTES: usize = 1 << 20;
-/// Bytes that are copied where no pipe is left.
+/// Bytes that are copied at once: small messages, and everything where no pipe is left.
 const COPY_BYTES: usize = 16 << 10;
+/// Bytes that were copied and that receivers have not taken, of all connections together.
+const MOST_KEPT: usize = 16 << 20;
 
 /// Bytes travel through these inside the kernel, without being copied. One is held only by a flow whose receiver has
 /// stopped in the middle; with more of those than pipes, bytes are copied and stay with the sender's kernel meanwhile.
@@ -18,6 +20,8 @@ pub(super) struct Pipes {
     idle: Vec<(OwnedFd, OwnedFd)>,
     left: usize,
     copied: Box<[u8; COPY_BYTES]>,
+    /// Bytes in [`Flow::kept`] of all flows.
+    kept: usize,
 }
 
 impl Pipes {
@@ -26,6 +30,7 @@ impl Pipes {
             idle: Vec::new(),
             left: most,
             copied: Box::new([0; COPY_BYTES]),
+            kept: 0,
         }
     }
 
@@ -59,6 +64,10 @@ impl Pipes {
 pub(super) struct Flow {
     /// A pipe with this many bytes in it.
     held: Option<((OwnedFd, OwnedFd), usize)>,
+    /// Bytes that were copied and that the receiver did not take at once.
+    kept: Vec<u8>,
+    /// The sender fills whole buffers: its bytes are moved, not copied.
+    bulk: bool,
     /// The sender has said that no more comes.
     pub(super) ended: bool,
     /// That was passed on to the receiver.
@@ -77,7 +86,10 @@ pub(super) enum Pumped {
 }
 
 impl Flow {
-    /// Moves what can be moved, and counts it.
+    /// Moves what can be moved, and counts it. A sender with little to say is not asked again whether it has more, because
+    /// the next wait tells that for nothing; `to_the_last` asks.
+    ///
+    /// Small messages are copied, which takes two calls; moving them through a pipe takes four.
     ///
     /// # Errors
     /// Either side is broken.
@@ -87,10 +99,27 @@ impl Flow {
         to: &OwnedFd,
         pipes: &mut Pipes,
         count: &mut u64,
+        to_the_last: bool,
     ) -> Result<Pumped, Errno> {
         let mut moved = 0;
         self.blocked = false;
         while !self.closed {
+            if !self.kept.is_empty() {
+                match retried(|| send(to, &self.kept, SendFlags::NOSIGNAL)) {
+                    Ok(sent) => {
+                        moved += sent;
+                        *count += sent as u64;
+                        pipes.kept -= sent;
+                        self.kept.drain(..sent);
+                    }
+                    Err(Errno::AGAIN) => {
+                        self.blocked = true;
+                        return Ok(Pumped::Waits);
+                    }
+                    Err(errno) => return Err(errno),
+                }
+                continue;
+            }
             if let Some((pipe, bytes)) = self.held.take() {
                 match drain(&pipe, to, bytes) {
                     Ok(sent) => {
@@ -123,6 +152,34 @@ impl Flow {
             if moved >= TURN_BYTES {
                 return Ok(Pumped::More);
             }
+            if !self.bulk && pipes.kept <= MOST_KEPT {
+                let received =
+                    match retried(|| recv(from, &mut pipes.copied[..], RecvFlags::empty())) {
+                        Ok((_, 0)) => {
+                            self.ended = true;
+                            continue;
+                        }
+                        Ok((_, received)) => received,
+                        Err(Errno::AGAIN) => return Ok(Pumped::Waits),
+                        Err(errno) => return Err(errno),
+                    };
+                let bytes = &pipes.copied[..received];
+                let sent = match retried(|| send(to, bytes, SendFlags::NOSIGNAL)) {
+                    Ok(sent) => sent,
+                    Err(Errno::AGAIN) => 0,
+                    Err(errno) => return Err(errno),
+                };
+                moved += sent;
+                *count += sent as u64;
+                if sent < received {
+                    self.kept = bytes[sent..].to_vec();
+                    pipes.kept += self.kept.len();
+                } else if received < COPY_BYTES && !to_the_last {
+                    return Ok(Pumped::Waits);
+                }
+                self.bulk = received == COPY_BYTES;
+                continue;
+            }
             let Some(pipe) = pipes.take() else {
                 match self.copy(from, to, pipes)? {
                     Some(sent) => {
@@ -141,6 +198,7 @@ impl Flow {
                 Ok(bytes) => self.held = Some((pipe, bytes)),
                 Err(errno) => {
                     pipes.give_back(pipe);
+                    self.bulk = false;
                     return match errno {
                         Errno::AGAIN => Ok(Pumped::Waits),
                         errno => Err(errno),
@@ -193,6 +251,7 @@ impl Flow {
         if self.held.take().is_some() {
             pipes.lose();
         }
+        pipes.kept -= std::mem::take(&mut self.kept).len();
     }
 }
 
@@ -261,9 +320,10 @@ impl Connection {
         }
     }
 
-    /// Moves bytes both ways.
+    /// Moves bytes both ways, or only those that come from one side.
     pub(super) fn pump(
         &mut self,
+        only: Option<Side>,
         pipes: &mut Pipes,
         bytes_out: &mut u64,
         bytes_in: &mut u64,
@@ -273,11 +333,19 @@ impl Connection {
         }
         let (client, remote) = (&self.client, &self.remote);
         let mut more = Pumped::Waits;
-        if self.broken != Some(Side::Remote) {
-            more = self.out.pump(client, remote, pipes, bytes_out)?;
+        let to_the_last = self.broken.is_some();
+        let wanted = |side| only.is_none_or(|only| only == side);
+        if self.broken != Some(Side::Remote) && wanted(Side::Client) {
+            more = self
+                .out
+                .pump(client, remote, pipes, bytes_out, to_the_last)?;
         }
         if self.broken != Some(Side::Client)
-            && self.back.pump(remote, client, pipes, bytes_in)? == Pumped::More
+            && wanted(Side::Remote)
+            && self
+                .back
+                .pump(remote, client, pipes, bytes_in, to_the_last)?
+                == Pumped::More
         {
             more = Pumped::More;
         }

@@ -227,7 +227,7 @@ impl Relay {
                 Token::Stop => goes_on = false,
                 Token::Listener(index) => self.accept(index),
                 Token::Connection(index, side) => {
-                    self.serve(index, side, flags.contains(epoll::EventFlags::ERR));
+                    self.serve(index, side, flags);
                 }
             }
         }
@@ -344,7 +344,7 @@ impl Relay {
             self.register(index);
         } else {
             self.count_connection(grant);
-            self.advance(index);
+            self.advance(index, None);
         }
     }
 
@@ -355,7 +355,8 @@ impl Relay {
     }
 
     /// Something happened on one side of a connection.
-    fn serve(&mut self, index: usize, side: Side, failed: bool) {
+    fn serve(&mut self, index: usize, side: Side, flags: epoll::EventFlags) {
+        let failed = flags.contains(epoll::EventFlags::ERR);
         let Some(Some(connection)) = self.connections.get_mut(index) else {
             // Ended by an earlier event of the same turn.
             return;
@@ -377,8 +378,11 @@ impl Relay {
                 return self.end(index, true);
             }
             connection.broken = Some(side);
+        } else if flags == epoll::EventFlags::IN {
+            // It has something to say and nothing else happened.
+            return self.advance(index, Some(side));
         }
-        self.advance(index);
+        self.advance(index, None);
     }
 
     fn refuse(&mut self, index: usize) {
@@ -390,14 +394,14 @@ impl Relay {
         self.end(index, true);
     }
 
-    /// Moves bytes, then ends the connection or asks for what it waits for.
-    fn advance(&mut self, index: usize) {
+    /// Moves bytes, from one side only where nothing happened on the other, then ends the connection or asks for what it waits for.
+    fn advance(&mut self, index: usize, only: Option<Side>) {
         let Some(Some(connection)) = self.connections.get_mut(index) else {
             return;
         };
         let (mut bytes_out, mut bytes_in) = (0, 0);
         let pumped = loop {
-            let pumped = connection.pump(&mut self.pipes, &mut bytes_out, &mut bytes_in);
+            let pumped = connection.pump(only, &mut self.pipes, &mut bytes_out, &mut bytes_in);
             // A broken side is not watched, and has only what is in its queue.
             let flows = connection.broken.is_some();
             if !(flows && pumped == Ok(Pumped::More)) {
