@@ -327,7 +327,7 @@ fn counted(way: Way) -> Checked {
 fn killed(way: Way) -> Checked {
     let directory = temporary();
     let mut spec = spec(&directory);
-    let (address, collected) = servers::collector(PUBLIC);
+    let (address, begun, collected) = servers::witness(PUBLIC, b"hello\n".len());
     allow(&mut spec, &[address]);
     let marker = format!("7{:06}", std::process::id() + u32::from(way == Way::Once));
     let (host, port) = (address.ip(), address.port());
@@ -345,6 +345,8 @@ fn killed(way: Way) -> Checked {
         .stdout(Stdio::null())
         .spawn()?;
     eventually("the program runs", || is_alive(&format!("sleep\0{marker}")));
+    // What the relay has not taken yet dies with it.
+    begun.recv_timeout(std::time::Duration::from_secs(20))?;
     assert!(collected.try_recv().is_err());
     child.kill()?;
     child.wait()?;

@@ -74,6 +74,22 @@ pub fn collector(address: &str) -> (SocketAddr, Receiver<Vec<u8>>) {
     (address, receive)
 }
 
+/// The same, which says before when `first` bytes have come.
+pub fn witness(address: &str, first: usize) -> (SocketAddr, Receiver<()>, Receiver<Vec<u8>>) {
+    let (begin, begun) = channel();
+    let (send, receive) = channel();
+    let address = serve(address, move |mut stream| {
+        let mut all = vec![0; first];
+        if stream.read_exact(&mut all).is_ok() {
+            let _over = begin.send(());
+        }
+        if stream.read_to_end(&mut all).is_ok() {
+            let _over = send.send(all);
+        }
+    });
+    (address, begun, receive)
+}
+
 /// Accepts and never reads.
 pub fn stalled(address: &str) -> SocketAddr {
     serve(address, |stream| {
