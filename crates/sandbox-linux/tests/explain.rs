@@ -297,8 +297,15 @@ fn missing_names_are_seen() -> Checked {
             has(&told, "open", &secret, "granted roots")?;
             has(&told, "open", "/root/.ssh/id_rsa", "granted roots")?;
         }
-        has(&told, "look", "/home/nobody/x", "granted roots")?;
-        has(&told, "look", "/opt/a/b", "granted roots")?;
+        for name in ["/home/nobody/x", "/opt/a/b"] {
+            // The same: the whole name, or a part of it from the left.
+            let first = |path: &str| path.len() > "/home".len() && name.starts_with(path);
+            assert!(
+                told.iter().any(|line| line.0 == "look"
+                    && (line.1 == name || is_older_kernel() && first(&line.1))),
+                "{name}: {told:?}"
+            );
+        }
         let through_link = told.iter().find(|line| line.1 == text(outside.path()));
         assert!(through_link.is_some(), "{told:?}");
         assert!(
