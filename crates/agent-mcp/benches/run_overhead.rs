@@ -69,10 +69,14 @@ fn main() {
     )
     .unwrap();
     let running = tokio.block_on(async {
-        compose(&deployment, &Locale::built_in("en"), None)
-            .unwrap()
-            .start()
-            .unwrap()
+        compose(
+            &deployment,
+            &Locale::built_in("en"),
+            std::sync::Arc::new(policy::NothingApplied),
+        )
+        .unwrap()
+        .start()
+        .unwrap()
     });
     let service = running.service();
     let mut runs = Vec::new();

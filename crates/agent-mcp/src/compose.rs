@@ -1,13 +1,12 @@
 //! The composition root: the backend of this machine, the books, the runtime.
 
 use crate::books::{Books, Writer, fault};
-use crate::deployment::applied::{AppliedBackend, Watch};
 use crate::deployment::{AbsenceGuard, Deployment, GuardedBackend};
 use crate::locale::Locale;
 use policy::config::{Ask, Config};
 use policy::sandbox::{SandboxBackend, SandboxError};
 use policy::tool::Operation;
-use policy::{Blame, Code, Fault, Localize, Message};
+use policy::{Blame, Code, Fault, Localize, Message, Standing};
 use record::logs::{HttpLog, LlmLog, RollingFile, RollingLimits, SessionEvents};
 use record::{Redactor, StateDirectory, SystemClock};
 use runtime::{
@@ -82,7 +81,7 @@ pub struct Composed {
 pub fn compose(
     deployment: &Deployment,
     locale: &Locale,
-    watch: Option<Watch>,
+    standing: Arc<dyn Standing>,
 ) -> Result<Composed, Fault> {
     let Some(config) = &deployment.config else {
         return Err(Fault::because(
@@ -103,13 +102,10 @@ pub fn compose(
         .to_owned();
     let sandbox: Arc<dyn SandboxBackend> =
         Arc::new(GuardedBackend::new(backend(), Arc::clone(&guard)));
-    let sandbox = match watch {
-        Some(watch) => Arc::new(AppliedBackend::new(sandbox, watch)),
-        None => sandbox,
-    };
     let texts: Arc<dyn Localize> = Arc::new(locale.clone());
     let parts = RuntimeParts {
         policy: Arc::clone(&deployment.policy),
+        standing,
         sandbox,
         model: ModelParts::from_config(config),
         limits: RunLimits::from_config(config),

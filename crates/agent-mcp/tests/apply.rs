@@ -4,8 +4,9 @@
 mod support;
 
 use std::path::{Path, PathBuf};
-use support::{Place, text};
+use support::{Client, Place, RecordedModel, field, text};
 
+const REQUEST: &str = "create hello.txt containing the word hello";
 const NOBODY: &str = "http://127.0.0.1:1";
 
 /// A place whose entry can be changed.
@@ -273,4 +274,57 @@ fn uc_05_show_tells_what_is_applied_and_changes_nothing() {
             text(&output.stdout)
         );
     }
+}
+
+/// ST-24: a server that runs closes too, also for Tasks that need no sandbox.
+#[test]
+fn st_24_a_running_server_closes_when_anything_drifts() {
+    let model = RecordedModel::start();
+    let place = Place::usual(&model.endpoint);
+    let mut client = Client::start(place.command(&["serve"]));
+    let yaml = std::fs::read_to_string(&place.config).unwrap();
+    std::fs::write(&place.config, yaml + "# more\n").unwrap();
+    let status = client.run_to_end(REQUEST);
+    assert_eq!(field(&status, "status"), "failed", "{status}");
+    assert_eq!(
+        field(&status, "last_error_code"),
+        "sandbox.resolution_changed",
+        "{status}"
+    );
+    assert!(!place.workspace.join("hello.txt").exists());
+    client.close();
+    assert!(
+        place
+            .audit()
+            .iter()
+            .any(|record| record["event"] == "policy.deny"
+                && record["code"] == "sandbox.resolution_changed")
+    );
+}
+
+/// What a person is asked is said in texts that nobody has put beside the configuration (X-APPROVER).
+#[test]
+fn st_24_nobody_speaks_through_the_locale_of_what_is_not_applied() {
+    let (place, _) = place();
+    let base = place.config.parent().unwrap();
+    std::fs::create_dir(base.join("words")).unwrap();
+    let yaml = std::fs::read_to_string(&place.config).unwrap();
+    let yaml = format!("{yaml}localization:\n  directory: words\n");
+    std::fs::write(&place.config, yaml).unwrap();
+    let planted = r#"{"apply.added": "LIES", "apply.first": "LIES {config}", "error.sandbox.not_applied": "LIES {target}", "show.new": "LIES", "show.is_not_applied": "LIES {config}", "check.config_named": "LIES {path}"}"#;
+    std::fs::write(base.join("words/en.json"), planted).unwrap();
+    for words in [&["apply"][..], &["show"], &["serve"], &["run", "x"]] {
+        let output = place.unapplied(words).output().unwrap();
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(!said.contains("LIES"), "{words:?}: {said}");
+        assert!(said.contains("appl"), "{words:?}: {said}");
+    }
+    // Control: once applied, the file speaks.
+    apply(&place);
+    let output = place.output(&["check"]);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(said.contains("LIES"), "{said}");
+    std::fs::write(base.join("words/en.json"), "{").unwrap();
+    let output = place.unapplied(&["apply", "--yes"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "a broken file is told");
 }

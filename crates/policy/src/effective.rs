@@ -52,6 +52,18 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// The stable word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Workspace => "workspace",
+            Self::Mount => "mount",
+            Self::ApprovedEntryExecutable => "approved_entry_executable",
+            Self::ApprovedShellExecutable => "approved_shell_executable",
+            Self::RuntimeRoot => "runtime_root",
+            Self::OsRuntimeRoot => "os_runtime_root",
+        }
+    }
+
     /// Whether the human granted it as data; the others exist only so that a program can run.
     pub fn is_declared(self) -> bool {
         matches!(self, Self::Workspace | Self::Mount)

@@ -18,6 +18,7 @@ pub mod reach;
 pub mod rights;
 pub mod sandbox;
 pub mod secret;
+mod standing;
 pub mod tool;
 
 pub use code::{Category, Code};
@@ -27,3 +28,4 @@ pub use ids::{RunId, SessionId, TraceId};
 pub use message::{Localize, Message};
 pub use rights::{Right, Rights};
 pub use secret::{Secret, Untrusted};
+pub use standing::{NothingApplied, Standing};

@@ -4,7 +4,7 @@ use crate::ollama::{Backoff, OllamaSettings};
 use policy::config;
 use policy::sandbox::SandboxBackend;
 use policy::tool::Operation;
-use policy::{EffectivePolicy, Localize};
+use policy::{EffectivePolicy, Localize, Standing};
 use record::Clock;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,6 +16,8 @@ pub use crate::ledger::Records;
 pub struct RuntimeParts {
     /// The frozen policy (DESIGN §10.7).
     pub policy: Arc<EffectivePolicy>,
+    /// Whether what it was frozen from still stands; asked before each planned Task (ST-24).
+    pub standing: Arc<dyn Standing>,
     /// What confines processes.
     pub sandbox: Arc<dyn SandboxBackend>,
     /// The model server and how it is asked.

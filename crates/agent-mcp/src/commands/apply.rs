@@ -1,14 +1,15 @@
 //! `agent-mcp apply`: the one command that changes the Applied Configuration Store (DESIGN §10.6). Everything is resolved
 //! and verified first; then one diff, one question, one atomic replacement.
 
-use super::opening::{configured_locale, flag_locale, report};
+use super::opening::open_unjudged;
 use crate::books::{Books, Writer, fault};
 use crate::cli::ApplyArgs;
 use crate::deployment::applied::{Change, Difference, Snapshot, Store, differences};
-use crate::deployment::{Deployment, Narrowing, look_anywhere, trust};
+use crate::deployment::{Deployment, Narrowing, trust};
 use crate::exit;
 use crate::table::{Cell, Style, Table};
 use crate::terminal::{Terminal, out_json};
+use policy::effective::Sha256Digest;
 use policy::{Blame, Code, Fault, Message, TraceId};
 use record::audit::{AuditEvent, Decision, EventName};
 use serde_json::json;
@@ -24,33 +25,19 @@ enum Answer {
 
 /// Does it.
 pub fn run(arguments: &ApplyArgs) -> u8 {
-    let common = &arguments.common;
-    let read = match look_anywhere(common.config.as_deref()) {
-        Ok(read) => read,
-        Err(problem) => {
-            return match flag_locale(common.lang.as_deref()) {
-                Ok(locale) => report(&locale, &problem),
-                Err(code) => code,
-            };
-        }
-    };
-    let locale = match configured_locale(common.lang.as_deref(), &read) {
-        Ok(locale) => locale,
+    let opened = match open_unjudged(&arguments.common, &Narrowing::default()) {
+        Ok(opened) => opened,
         Err(code) => return code,
     };
-    let terminal = Terminal::new(&locale);
-    let fingerprint = read.fingerprint;
-    let deployment = match Deployment::of(read, &Narrowing::default()) {
-        Ok(deployment) => deployment,
-        Err(problem) => return report(&locale, &problem),
-    };
-    match apply(arguments, &deployment, &terminal) {
+    let terminal = Terminal::new(&opened.locale);
+    let (deployment, snapshot) = (&opened.deployment, &opened.snapshot);
+    match apply(arguments, deployment, snapshot, &terminal) {
         Ok(code) => {
             if code == exit::OK
                 && let Some(file) = &deployment.file
             {
                 // `exec` looks there.
-                drop(trust(file, &fingerprint));
+                drop(trust(file, &opened.fingerprint));
             }
             code
         }
@@ -64,11 +51,18 @@ pub fn run(arguments: &ApplyArgs) -> u8 {
 fn apply(
     arguments: &ApplyArgs,
     deployment: &Deployment,
+    snapshot: &Snapshot,
     terminal: &Terminal<'_>,
 ) -> Result<u8, Fault> {
-    let Some(snapshot) = &deployment.snapshot else {
-        return Err(Fault::new(Blame::Us, Code::Internal, "apply", "snapshot"));
-    };
+    let digest = snapshot.digest().map_err(|error| {
+        let config = snapshot.config.display().to_string();
+        Fault::new(
+            Blame::Configuration,
+            Code::ConfigurationInvalid,
+            config,
+            error,
+        )
+    })?;
     let store = Store::of_user()?;
     // What cannot be read is replaced by what a person applies now; they are told.
     let applied = match store.read(&snapshot.config) {
@@ -81,7 +75,7 @@ fn apply(
     let differences = differences(applied.as_ref(), snapshot);
     if differences.is_empty() {
         if arguments.json {
-            print_json(snapshot, &differences, "unchanged");
+            print_json(snapshot, &digest, &differences, "unchanged");
         } else {
             terminal
                 .say(&Message::new("apply.unchanged").with("config", snapshot.config.display()));
@@ -108,10 +102,12 @@ fn apply(
         .decision(decision)
         .target(snapshot.config.display().to_string())
         .detail("action", "apply")
-        .detail("snapshot_sha256", snapshot.digest().to_string())
+        .detail("snapshot_sha256", digest.to_string())
         .detail(
             "replaces_sha256",
-            applied.map(|applied| applied.digest().to_string()),
+            applied
+                .and_then(|applied| applied.digest().ok())
+                .map(|digest| digest.to_string()),
         );
     let unrecorded =
         |error: record::AuditError| fault(error.code(), &deployment.places.audit, error);
@@ -129,8 +125,8 @@ fn apply(
     };
     books.audit.close().map_err(unrecorded)?;
     match (arguments.json, code) {
-        (true, exit::OK) => print_json(snapshot, &differences, "applied"),
-        (true, _) => print_json(snapshot, &differences, "refused"),
+        (true, exit::OK) => print_json(snapshot, &digest, &differences, "applied"),
+        (true, _) => print_json(snapshot, &digest, &differences, "refused"),
         (false, exit::OK) => {
             terminal.say(&Message::new("apply.applied").with("config", snapshot.config.display()));
         }
@@ -182,9 +178,14 @@ fn ask(terminal: &Terminal<'_>) -> Answer {
     }
 }
 
-fn print_json(snapshot: &Snapshot, differences: &[Difference], result: &str) {
+fn print_json(
+    snapshot: &Snapshot,
+    digest: &Sha256Digest,
+    differences: &[Difference],
+    result: &str,
+) {
     out_json(&json!({
-        "config": snapshot.config, "result": result, "snapshot_sha256": snapshot.digest().to_string(),
+        "config": snapshot.config, "result": result, "snapshot_sha256": digest.to_string(),
         "differences": differences,
     }));
 }

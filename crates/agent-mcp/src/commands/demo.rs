@@ -11,10 +11,11 @@ use crate::exit;
 use crate::locale::Locale;
 use crate::recorded::{RecordedModel, RunningModel, serve};
 use crate::terminal::Terminal;
-use policy::{Blame, Code, Fault, Message};
+use policy::{Blame, Code, Fault, Message, NothingApplied};
 use runtime::service::{ClientId, RunRequest, RunState};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const RECORDING: &str = include_str!("demo.json");
 const ANY_PORT: SocketAddr =
@@ -145,7 +146,7 @@ impl Demo {
             Ok(deployment) => deployment,
             Err(problem) => return Ok(report(locale, &problem)),
         };
-        let session = Session::open(compose(&deployment, locale, None)?)?;
+        let session = Session::open(compose(&deployment, locale, Arc::new(NothingApplied))?)?;
         let ask = |request: &str| {
             terminal.line("");
             terminal.say(&Message::new("demo.request").with("request", request));

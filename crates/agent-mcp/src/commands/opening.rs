@@ -1,7 +1,7 @@
 //! What most commands begin with: the configuration, the language, and what is wrong with either.
 
 use crate::cli::Common;
-use crate::deployment::applied::{Store, Watch};
+use crate::deployment::applied::{Snapshot, Store, Watch};
 use crate::deployment::{
     Deployment, DeploymentError, Narrowing, PassedOver, ReadConfiguration, look_anywhere,
     user_directory,
@@ -10,6 +10,7 @@ use crate::exit;
 use crate::locale::{DEFAULT_LANGUAGE, Locale, Source};
 use crate::terminal::Terminal;
 use policy::config::Finding;
+use policy::effective::Sha256Digest;
 use policy::{Fault, Localize, Message};
 use std::path::Path;
 
@@ -21,49 +22,69 @@ pub struct Opened {
     pub locale: Locale,
 }
 
-/// What `serve` and `run` work under: the configuration that the flags name, or the first one found, and only if it is
-/// exactly what was applied (ST-24).
+/// A configuration that nobody has to have seen yet, resolved: for `apply` and `show`.
+pub struct Unjudged {
+    /// The deployment, and what `apply` would store of it.
+    pub deployment: Deployment,
+    /// That.
+    pub snapshot: Snapshot,
+    /// The bytes of both files.
+    pub fingerprint: Sha256Digest,
+    /// What is said about it. Whoever wrote the configuration may have put texts beside it, so none of them is in here.
+    pub locale: Locale,
+    /// The language with those texts, for when it is applied.
+    own_locale: Locale,
+}
+
+/// Resolves the configuration that the flags name, or the first one found, whoever wrote it.
+///
+/// # Errors
+/// Everything wrong was printed; the exit code is returned.
+pub fn open_unjudged(common: &Common, narrowing: &Narrowing) -> Result<Unjudged, u8> {
+    let lang = common.lang.as_deref();
+    let read = match look_anywhere(common.config.as_deref()) {
+        Ok(read) => read,
+        Err(problem) => return Err(report(&flag_locale(lang)?, &problem)),
+    };
+    let own_locale = configured_locale(lang, &read)?;
+    let locale = load_flag_locale(Some(own_locale.language()))
+        .unwrap_or_else(|_| Locale::built_in(own_locale.language()));
+    let fingerprint = read.fingerprint;
+    let mut deployment = match Deployment::of(read, narrowing) {
+        Ok(deployment) => deployment,
+        Err(problem) => return Err(report(&locale, &problem)),
+    };
+    match deployment.snapshot.take() {
+        Some(snapshot) => Ok(Unjudged {
+            deployment,
+            snapshot,
+            fingerprint,
+            locale,
+            own_locale,
+        }),
+        // Only presets have none.
+        None => Err(exit::USAGE),
+    }
+}
+
+/// What `serve` and `run` work under: the same, and only if it is exactly what was applied (ST-24).
 ///
 /// # Errors
 /// Everything that differs was printed; the exit code is returned.
 pub fn open_applied(common: &Common, narrowing: &Narrowing) -> Result<(Opened, Watch), u8> {
-    // Whoever wrote a file that was found: it counts only if it is what a person applied.
-    let read = look_anywhere(common.config.as_deref());
-    let opened = opened(read, common, narrowing)?;
-    let terminal = Terminal::new(&opened.locale);
-    let Some(snapshot) = opened.deployment.snapshot.clone() else {
-        return Err(exit::USAGE);
-    };
+    let opened = open_unjudged(common, narrowing)?;
+    let (locale, snapshot) = (&opened.locale, opened.snapshot);
     let read = Store::of_user().and_then(|store| Ok((store.read(&snapshot.config)?, store)));
     let (applied, store) = read.map_err(|fault| {
-        terminal.fault(&fault);
+        Terminal::new(locale).fault(&fault);
         exit::of(fault.code)
     })?;
     match snapshot.demand(applied.as_ref()) {
-        Ok(()) => Ok((opened, Watch::new(snapshot, store))),
-        Err(refusals) => {
-            let refusals = DeploymentError::Refusals(refusals);
-            Err(report(&opened.locale, &refusals))
+        Ok(()) => {
+            let (deployment, locale) = (opened.deployment, opened.own_locale);
+            Ok((Opened { deployment, locale }, Watch::new(snapshot, store)))
         }
-    }
-}
-
-fn opened(
-    read: Result<ReadConfiguration, DeploymentError>,
-    common: &Common,
-    narrowing: &Narrowing,
-) -> Result<Opened, u8> {
-    let read = match read {
-        Ok(read) => read,
-        Err(problem) => {
-            let locale = flag_locale(common.lang.as_deref())?;
-            return Err(report(&locale, &problem));
-        }
-    };
-    let locale = configured_locale(common.lang.as_deref(), &read)?;
-    match Deployment::of(read, narrowing) {
-        Ok(deployment) => Ok(Opened { deployment, locale }),
-        Err(problem) => Err(report(&locale, &problem)),
+        Err(refusals) => Err(report(locale, &DeploymentError::Refusals(refusals))),
     }
 }
 

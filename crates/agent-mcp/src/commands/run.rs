@@ -10,6 +10,7 @@ use policy::{Blame, Code, Fault, Localize, Message};
 use runtime::service::{ClientId, Image, RunEvent, RunRequest, RunState, RunStatus};
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The one client of this process.
 const CLIENT: ClientId = ClientId(0);
@@ -52,7 +53,7 @@ pub fn run(arguments: &RunArgs) -> u8 {
         client: CLIENT,
         cwd,
     };
-    let composed = match compose(&deployment, &locale, Some(watch)) {
+    let composed = match compose(&deployment, &locale, Arc::new(watch)) {
         Ok(composed) => composed,
         Err(fault) => {
             terminal.fault(&fault);

@@ -1,10 +1,10 @@
 //! `agent-mcp show`: what the configuration asks for, what that is on this machine, and what of it is applied (DESIGN
 //! §10.6). Changes nothing.
 
-use super::opening::{configured_locale, flag_locale, report};
+use super::opening::open_unjudged;
 use crate::cli::ShowArgs;
 use crate::deployment::applied::{AppliedEntry, AppliedRoot, Snapshot, Store, differences};
-use crate::deployment::{Deployment, Narrowing, look_anywhere};
+use crate::deployment::{Deployment, Narrowing};
 use crate::exit;
 use crate::locale::Locale;
 use crate::table::{Cell, Style, Table};
@@ -82,33 +82,17 @@ struct Setting<'s> {
 
 /// Does it. 0 whether or not anything is applied: to look is no failure.
 pub fn run(arguments: &ShowArgs) -> u8 {
-    let common = &arguments.common;
-    let read = match look_anywhere(common.config.as_deref()) {
-        Ok(read) => read,
-        Err(problem) => {
-            return match flag_locale(common.lang.as_deref()) {
-                Ok(locale) => report(&locale, &problem),
-                Err(code) => code,
-            };
-        }
-    };
-    let locale = match configured_locale(common.lang.as_deref(), &read) {
-        Ok(locale) => locale,
+    let opened = match open_unjudged(&arguments.common, &Narrowing::default()) {
+        Ok(opened) => opened,
         Err(code) => return code,
     };
-    let deployment = match Deployment::of(read, &Narrowing::default()) {
-        Ok(deployment) => deployment,
-        Err(problem) => return report(&locale, &problem),
-    };
-    let Some(now) = &deployment.snapshot else {
-        return exit::USAGE;
-    };
-    let terminal = Terminal::new(&locale);
+    let (deployment, now, locale) = (&opened.deployment, &opened.snapshot, &opened.locale);
+    let terminal = Terminal::new(locale);
     let (applied, unreadable) = match Store::of_user().and_then(|store| store.read(&now.config)) {
         Ok(applied) => (applied, None),
         Err(fault) => (None, Some(fault)),
     };
-    let roots = roots(&deployment, now, applied.as_ref());
+    let roots = roots(deployment, now, applied.as_ref());
     let entries = entries(now, applied.as_ref());
     let settings = settings(now, applied.as_ref());
     let equal = applied.is_some() && differences(applied.as_ref(), now).is_empty();
@@ -117,7 +101,7 @@ pub fn run(arguments: &ShowArgs) -> u8 {
             "config": now.config, "applied": equal, "roots": roots, "entries": entries, "settings": settings,
         }));
     } else {
-        print(&terminal, &locale, &roots, &entries, &settings);
+        print(&terminal, locale, &roots, &entries, &settings);
         let id = match (&applied, equal) {
             (_, true) => "show.is_applied",
             (None, _) => "show.is_not_applied",
@@ -131,17 +115,6 @@ pub fn run(arguments: &ShowArgs) -> u8 {
             terminal.fault(&fault);
             exit::of(fault.code)
         }
-    }
-}
-
-fn origin(origin: Origin) -> &'static str {
-    match origin {
-        Origin::Workspace => "workspace",
-        Origin::Mount => "mount",
-        Origin::ApprovedEntryExecutable => "approved_entry_executable",
-        Origin::ApprovedShellExecutable => "approved_shell_executable",
-        Origin::RuntimeRoot => "runtime_root",
-        Origin::OsRuntimeRoot => "os_runtime_root",
     }
 }
 
@@ -175,7 +148,7 @@ fn roots(deployment: &Deployment, now: &Snapshot, applied: Option<&Snapshot>) ->
                 .map(|declared| &declared.logical)
                 .or(entry.map(|entry| &entry.logical));
             Root {
-                origins: root.origins.iter().copied().map(origin).collect(),
+                origins: root.origins.iter().map(|origin| origin.word()).collect(),
                 desired: desired.map(|path| path.display().to_string()),
                 resolved: root.path.display().to_string(),
                 rights: words(root.rights),
@@ -197,7 +170,7 @@ fn roots(deployment: &Deployment, now: &Snapshot, applied: Option<&Snapshot>) ->
     }));
     let system = sandbox_linux::system_places().into_iter();
     shown.extend(system.map(|(path, rights)| Root {
-        origins: vec![origin(Origin::OsRuntimeRoot)],
+        origins: vec![Origin::OsRuntimeRoot.word()],
         desired: None,
         resolved: path.display().to_string(),
         rights: words(rights),

@@ -7,12 +7,10 @@ mod watch;
 
 pub use differ::{Change, Difference, differences};
 pub use store::Store;
-pub use watch::{AppliedBackend, Watch};
+pub use watch::Watch;
 
 use policy::config::{Ask, Config};
-use policy::effective::{
-    EntryExecutable, EntryKind, GrantedRoot, NetworkPolicy, Origin, Sha256Digest,
-};
+use policy::effective::{EntryExecutable, GrantedRoot, NetworkPolicy, Origin, Sha256Digest};
 use policy::{Code, Refusal, Right};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -110,8 +108,8 @@ impl Snapshot {
         let mut roots = Vec::new();
         for (written, root) in written.zip(resolved.roots) {
             let origin = match root.origins.contains(&Origin::Mount) {
-                true => "mount",
-                false => "workspace",
+                true => Origin::Mount,
+                false => Origin::Workspace,
             };
             let rights = root.rights.iter().map(|right| right.word().to_owned());
             roots.push(AppliedRoot::at(
@@ -128,7 +126,7 @@ impl Snapshot {
             };
             let rights = [Right::Read, Right::Execute].map(|right| right.word().to_owned());
             roots.push(AppliedRoot::at(
-                "runtime_root",
+                Origin::RuntimeRoot,
                 base.join(written),
                 root,
                 rights.to_vec(),
@@ -138,11 +136,7 @@ impl Snapshot {
         roots.dedup();
         let entries = resolved.entries.iter().map(|entry| AppliedEntry {
             alias: entry.alias.clone(),
-            kind: match entry.kind {
-                EntryKind::Shell => "shell",
-                EntryKind::Program => "program",
-            }
-            .to_owned(),
+            kind: word(&entry.kind),
             logical: entry.logical.clone(),
             resolved: entry.resolved.clone(),
             sha256: entry.sha256.to_string(),
@@ -158,10 +152,13 @@ impl Snapshot {
     }
 
     /// SHA-256 over the snapshot as it is stored: the audit log names it (ST-23).
-    pub fn digest(&self) -> Sha256Digest {
+    ///
+    /// # Errors
+    /// A path that is no UTF-8, which cannot be stored either.
+    pub fn digest(&self) -> serde_json::Result<Sha256Digest> {
         use sha2::Digest;
-        let text = serde_json::to_vec(self).unwrap_or_default();
-        Sha256Digest(sha2::Sha256::digest(text).into())
+        let text = serde_json::to_vec(self)?;
+        Ok(Sha256Digest(sha2::Sha256::digest(text).into()))
     }
 
     /// ST-24: refuses everything that is not as it was applied, every object by itself.
@@ -187,19 +184,31 @@ impl Snapshot {
 
 impl AppliedRoot {
     fn at(
-        origin: &str,
+        origin: Origin,
         logical: PathBuf,
         resolved: &Path,
         rights: Vec<String>,
     ) -> std::io::Result<Self> {
         let identity = super::identity_of(&std::fs::metadata(resolved)?);
         Ok(Self {
-            origin: origin.to_owned(),
+            origin: origin.word().to_owned(),
             logical,
             resolved: resolved.to_owned(),
             rights,
             device: identity.device,
             inode: identity.inode,
+        })
+    }
+
+    /// The same root as it is now.
+    fn now(&self) -> std::io::Result<Self> {
+        let resolved = std::fs::canonicalize(&self.logical)?;
+        let identity = super::identity_of(&std::fs::metadata(&resolved)?);
+        Ok(Self {
+            resolved,
+            device: identity.device,
+            inode: identity.inode,
+            ..self.clone()
         })
     }
 

@@ -13,7 +13,7 @@ use planner::{TaskId, TaskState};
 use policy::call::Scope;
 use policy::sandbox::{Enforcement, PreparedSandbox, SandboxError, StartPermit, TaskSandbox};
 use policy::tool::ToolName;
-use policy::{Blame, Code, Fault, Message};
+use policy::{Blame, Code, Fault, Message, Refusal};
 use record::EventName;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -87,6 +87,10 @@ impl Run {
             .of_task(id.as_str())
             .detail(detail);
         self.ledger.audit_durably(event).await?;
+        let standing = Arc::clone(&self.engine.parts.standing);
+        if let Err(refusal) = blocking(move || standing.check()).await? {
+            return Err(self.denied(id, refusal).await);
+        }
         // A side-effect tool outside `required_tools` is never dispatched, so no other Task starts a program.
         let prepared = if required.contains(&ToolName::ProcessRun) {
             Some(self.prepare_sandbox(id).await?)
@@ -173,14 +177,19 @@ impl Run {
         self.ledger.audit_durably(report).await?;
         match enforcement.permit(&self.engine.parts.policy) {
             Ok(permit) => Ok(Ready { sandbox, permit }),
-            Err(refusal) => {
-                let event = Event::new(EventName::PolicyDeny, &refusal.target)
-                    .of_task(id.as_str())
-                    .denied(refusal.code)
-                    .detail(json!({"rule": refusal.rule}));
-                self.ledger.audit(event).await?;
-                Err(refusal.into())
-            }
+            Err(refusal) => Err(self.denied(id, refusal).await),
+        }
+    }
+
+    /// Records why a Task does not begin.
+    async fn denied(&self, id: &TaskId, refusal: Refusal) -> Halt {
+        let event = Event::new(EventName::PolicyDeny, &refusal.target)
+            .of_task(id.as_str())
+            .denied(refusal.code)
+            .detail(json!({"rule": refusal.rule}));
+        match self.ledger.audit(event).await {
+            Ok(_) => refusal.into(),
+            Err(fault) => fault.into(),
         }
     }
 

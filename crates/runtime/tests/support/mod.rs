@@ -15,7 +15,9 @@ use policy::sandbox::{
     ProcessEnd, ProcessOutcome, ProcessRequest, SandboxBackend, SandboxError, StartPermit,
     TaskSandbox,
 };
-use policy::{EffectivePolicy, Localize, Message, PolicyDraft, Rights, SandboxMode};
+use policy::{
+    EffectivePolicy, Localize, Message, NothingApplied, PolicyDraft, Rights, SandboxMode,
+};
 use record::clock::ManualClock;
 use record::logs::{LlmLog, RollingLimits, SessionEvents};
 use record::{AuditKey, AuditLog, Clock, Instance, Redactor, StateDirectory};
@@ -323,6 +325,7 @@ pub fn build(setup: Setup) -> Stage {
             &base.join("state"),
             setup.read_only,
         )),
+        standing: Arc::new(NothingApplied),
         sandbox: Arc::new(FakeBackend {
             missing: setup.missing,
             unavailable: setup.unavailable,

@@ -57,7 +57,7 @@ pub fn run(arguments: &ServeArgs) -> u8 {
             }
         }
     }
-    let composed = match compose(&deployment, locale.as_ref(), Some(watch)) {
+    let composed = match compose(&deployment, locale.as_ref(), Arc::new(watch)) {
         Ok(composed) => composed,
         Err(fault) => {
             terminal.fault(&fault);
