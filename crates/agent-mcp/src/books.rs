@@ -2,7 +2,7 @@
 
 use crate::deployment::Places;
 use policy::{Blame, Code, Fault, Secret};
-use record::audit::{AuditKey, AuditLog};
+use record::audit::{AuditKey, AuditLog, KeyError};
 use record::{Instance, StateDirectory, SystemClock};
 use std::sync::Arc;
 
@@ -67,21 +67,18 @@ impl Books {
 /// # Errors
 /// `audit.key_unusable`.
 pub fn key(places: &Places, audit_directory: &StateDirectory) -> Result<AuditKey, Fault> {
-    let opened = match std::env::var(KEY_VARIABLE) {
-        Ok(text) => AuditKey::given(&Secret::new(text), KEY_VARIABLE),
-        Err(std::env::VarError::NotPresent) => {
-            AuditKey::open_or_create(audit_directory, &places.key_file)
-        }
-        Err(error) => {
-            return Err(Fault::new(
-                Blame::Configuration,
-                Code::KeyUnusable,
-                KEY_VARIABLE,
-                error,
-            ));
-        }
+    let opened = match given_key() {
+        Some(given) => given,
+        None => AuditKey::open_or_create(audit_directory, &places.key_file),
     };
     opened.map_err(|error| fault(error.code(), &places.key_file, error))
+}
+
+/// The key that the environment gives, if it gives one (X-KEYS). What is no text is no key either; it is never shown.
+pub fn given_key() -> Option<Result<AuditKey, KeyError>> {
+    let text = std::env::var_os(KEY_VARIABLE)?;
+    let text = Secret::new(text.to_string_lossy().into_owned());
+    Some(AuditKey::given(&text, KEY_VARIABLE))
 }
 
 /// A failure of the books.

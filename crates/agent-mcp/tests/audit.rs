@@ -129,3 +129,23 @@ fn x_keys_an_open_key_is_refused() {
     );
     assert!(!place.workspace.join("ran").exists());
 }
+
+/// X-KEYS: a key in the environment that is no key is refused, and never shown, also where it is no text.
+#[test]
+#[cfg(unix)]
+fn x_keys_a_key_that_is_no_text_is_refused_and_not_shown() {
+    use std::os::unix::ffi::OsStringExt;
+    let place = support::Place::usual("http://127.0.0.1:1");
+    place.output(&["apply", "--yes"]);
+    let mut bytes = b"topsecretvalue".to_vec();
+    bytes.push(0xff);
+    let value = std::ffi::OsString::from_vec(bytes);
+    for words in [&["audit", "verify"][..], &["check"], &["serve"]] {
+        let mut command = place.unapplied(words);
+        let output = command.env("AGENT_MCP_AUDIT_KEY", &value).output().unwrap();
+        let said = support::text(&output.stdout) + &support::text(&output.stderr);
+        assert_ne!(output.status.code(), Some(0), "{words:?}: {said}");
+        assert!(said.contains("AGENT_MCP_AUDIT_KEY"), "{words:?}: {said}");
+        assert!(!said.contains("topsecret"), "{words:?}: {said}");
+    }
+}

@@ -7,7 +7,7 @@ use crate::deployment::{DeploymentError, Places, base_directory, locate};
 use crate::exit;
 use crate::locale::Locale;
 use crate::terminal::{Terminal, out, out_json};
-use policy::{Blame, Code, Fault, Message, Secret};
+use policy::{Code, Fault, Message};
 use record::audit::AuditKey;
 use record::verify::{ShowFilter, VerifyReport, show, verify_state};
 use std::path::PathBuf;
@@ -122,6 +122,10 @@ fn say(reports: &[VerifyReport], places: &Places, terminal: &Terminal<'_>) -> u8
     if lost > 0 {
         terminal.say(&Message::new("audit.lost").with("records", lost));
     }
+    let ahead = sum(|report| report.ahead);
+    if ahead > 0 {
+        terminal.say(&Message::new("audit.ahead").with("records", ahead));
+    }
     terminal.say(
         &Message::new("audit.verified")
             .with("records", sum(|report| report.records))
@@ -150,17 +154,9 @@ fn reports(places: &Places) -> Result<Vec<VerifyReport>, Fault> {
     if !places.audit.join("instances").exists() {
         return Ok(Vec::new());
     }
-    let key = match std::env::var(books::KEY_VARIABLE) {
-        Ok(text) => AuditKey::given(&Secret::new(text), books::KEY_VARIABLE),
-        Err(std::env::VarError::NotPresent) => AuditKey::open(&places.key_file),
-        Err(error) => {
-            return Err(Fault::new(
-                Blame::Configuration,
-                Code::KeyUnusable,
-                books::KEY_VARIABLE,
-                error,
-            ));
-        }
+    let key = match books::given_key() {
+        Some(given) => given,
+        None => AuditKey::open(&places.key_file),
     }
     .map_err(|error| books::fault(error.code(), &places.key_file, error))?;
     verify_state(&places.audit, &key)

@@ -2,11 +2,11 @@
 //! Nothing is made.
 
 use super::report::{Mark, Report};
-use crate::books::KEY_VARIABLE;
+use crate::books::{KEY_VARIABLE, given_key};
 use crate::deployment::Places;
 use crate::exit;
 use crate::locale::Locale;
-use policy::{Fault, Localize, Message, Secret};
+use policy::{Fault, Localize, Message};
 use record::StateDirectory;
 use record::audit::AuditKey;
 use serde_json::json;
@@ -54,41 +54,28 @@ fn directory(report: &mut Report, locale: &Locale, subject: &'static str, path: 
 /// X-KEYS: the variable goes before the file; its value is never shown.
 fn key(report: &mut Report, locale: &Locale, places: &Places) {
     let subject = "audit_key";
-    match std::env::var(KEY_VARIABLE) {
-        Ok(text) => match AuditKey::given(&Secret::new(text), KEY_VARIABLE) {
-            Ok(_) => {
-                let message = Message::new("check.key_variable")
-                    .with("variable", KEY_VARIABLE)
-                    .with("path", places.key_file.display());
-                let data = json!({ "origin": "environment", "variable": KEY_VARIABLE });
-                report.add_with(Mark::Ok, subject, locale.text(&message), data);
+    match given_key() {
+        Some(Ok(_)) => {
+            let message = Message::new("check.key_variable")
+                .with("variable", KEY_VARIABLE)
+                .with("path", places.key_file.display());
+            let data = json!({ "origin": "environment", "variable": KEY_VARIABLE });
+            report.add_with(Mark::Ok, subject, locale.text(&message), data);
+        }
+        Some(Err(error)) => report.fault(locale, subject, &Fault::from(error), exit::USAGE),
+        None => match AuditKey::look(&places.audit, &places.key_file) {
+            Ok(found) => {
+                let shown = places.key_file.display();
+                let data =
+                    json!({ "origin": "file", "path": places.key_file, "exists": found.is_some() });
+                let detail = match found {
+                    Some(_) => shown.to_string(),
+                    None => locale.text(&Message::new("check.will_be_made").with("path", shown)),
+                };
+                report.add_with(Mark::Ok, subject, detail, data);
             }
             Err(error) => report.fault(locale, subject, &Fault::from(error), exit::USAGE),
         },
-        Err(std::env::VarError::NotUnicode(_)) => {
-            let fault = crate::books::fault(
-                policy::Code::KeyUnusable,
-                Path::new(KEY_VARIABLE),
-                "not 64 hexadecimal digits",
-            );
-            report.fault(locale, subject, &fault, exit::USAGE);
-        }
-        Err(std::env::VarError::NotPresent) => {
-            match AuditKey::look(&places.audit, &places.key_file) {
-                Ok(found) => {
-                    let shown = places.key_file.display();
-                    let data = json!({ "origin": "file", "path": places.key_file, "exists": found.is_some() });
-                    let detail = match found {
-                        Some(_) => shown.to_string(),
-                        None => {
-                            locale.text(&Message::new("check.will_be_made").with("path", shown))
-                        }
-                    };
-                    report.add_with(Mark::Ok, subject, detail, data);
-                }
-                Err(error) => report.fault(locale, subject, &Fault::from(error), exit::USAGE),
-            }
-        }
     }
 }
 
