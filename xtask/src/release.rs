@@ -26,9 +26,14 @@ pub fn build() -> Result<(), String> {
     if !status.success() {
         return Err(format!("cargo build: {status}"));
     }
-    let directory = crate::root().join(format!("target/{host}/release"));
+    // Where cargo put it; a relative one is relative to where we run cargo.
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    let directory = crate::root().join(target).join(&host).join("release");
     beside(&directory)?;
-    println!("target/{host}/release: agent-mcp, completions, man, locales");
+    println!(
+        "{}: agent-mcp, completions, man, locales",
+        directory.display()
+    );
     Ok(())
 }
 

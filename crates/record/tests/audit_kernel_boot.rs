@@ -265,3 +265,30 @@ fn without_a_kernel_name_nothing_is_left_to_memory() {
     assert!(!head.contains("unsynced"), "{head}");
     assert!(KernelBoot::named("not a name").is_none());
 }
+
+/// A head of version 2, as it was written when that was the newest: read, continued, and still strict about its end.
+#[test]
+fn a_head_of_version_2_is_read_and_goes_on() {
+    const LOG: &str = include_str!("fixtures/v2/audit.0001.jsonl");
+    const HEAD: &str = include_str!("fixtures/v2/audit.head");
+    let restored = |log: &str| {
+        let place = place();
+        let instance = Instance::claim(&place.state).unwrap();
+        std::fs::write(log_file(instance.directory(), 1), log).unwrap();
+        std::fs::write(instance.directory().join("audit.head"), HEAD).unwrap();
+        (place, instance)
+    };
+    let (_place, instance) = restored(LOG);
+    let report = verified(instance.directory(), THIS);
+    assert_eq!((report.problem, report.records), (None, 5));
+    reopened(&instance, THIS).unwrap().close().unwrap();
+    let report = verified(instance.directory(), THIS);
+    assert_eq!((report.problem, report.records, report.boots), (None, 7, 2));
+    // Its last record on the disk is the third; version 2 promised no more.
+    let lines: Vec<&str> = LOG.split_inclusive('\n').collect();
+    let (_place, instance) = restored(&lines[..3].concat());
+    let report = verified(instance.directory(), THIS);
+    assert_eq!((report.problem, report.lost_with_kernel), (None, 2));
+    let (_place, instance) = restored(&lines[..2].concat());
+    assert_eq!(reopened(&instance, THIS).unwrap_err(), Finding::Truncated);
+}

@@ -50,12 +50,11 @@ struct SignedHeader {
     header: Header,
 }
 
-/// The open file and the half that is written next.
+/// The open file.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     file: File,
     signer: HeadSigner,
-    next: u64,
     /// The halves whose headers are readable, the one that reaches farthest first.
     halves: Vec<(u64, Header)>,
 }
@@ -94,12 +93,10 @@ impl Ahead {
             }
         }
         halves.sort_by_key(|(_, header)| std::cmp::Reverse(header.end()));
-        let next = halves.first().map_or(0, |(half, _)| 1 - half);
         let signer = signer.clone();
         Ok(Some(Self {
             file,
             signer,
-            next,
             halves,
         }))
     }
@@ -116,7 +113,6 @@ impl Ahead {
         Ok(Self {
             file,
             signer: signer.clone(),
-            next: 0,
             halves: Vec::new(),
         })
     }
@@ -143,14 +139,15 @@ impl Ahead {
             return Ok(false);
         }
         text.extend_from_slice(end);
+        // The one that reaches less far, so that the other stays whole.
+        let half = self.halves.first().map_or(0, |(last, _)| 1 - last);
         self.file
-            .seek(SeekFrom::Start(self.next * HALF_BYTES as u64))
+            .seek(SeekFrom::Start(half * HALF_BYTES as u64))
             .and_then(|_| self.file.write_all(&text))
             .and_then(|()| self.file.sync_data())
             .map_err(WriteFailure::of("write ahead of the log"))?;
-        self.halves.retain(|(half, _)| *half != self.next);
-        self.halves.insert(0, (self.next, header));
-        self.next = 1 - self.next;
+        self.halves.retain(|(other, _)| *other != half);
+        self.halves.insert(0, (half, header));
         Ok(true)
     }
 
