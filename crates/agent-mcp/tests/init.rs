@@ -202,6 +202,7 @@ fn uc_05_twice() {
     let base = home.project();
     let first = names(&base);
     for name in [
+        "agent.schema.json",
         "agent.yaml",
         "config/locales/en.json",
         "config/locales/ja.json",

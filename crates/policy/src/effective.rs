@@ -144,15 +144,25 @@ pub const SHELL_NAMES: &[&str] = &[
 ];
 
 impl EntryKind {
-    /// Judges by the resolved file name (DESIGN §10.3); a version after the name does not hide a shell: `ksh93`, `zsh-5.9`.
+    /// Judges by the resolved file name (DESIGN §10.3). A version or a variant behind the name does not hide a shell: `ksh93`,
+    /// `zsh-5.9`, `busybox.nosuid`, `bash-static`.
     pub fn of(resolved: &Path) -> Self {
         let name = resolved
             .file_name()
             .map(|name| name.to_string_lossy().to_lowercase())
             .unwrap_or_default();
-        let stem = name.strip_suffix(".exe").unwrap_or(&name);
-        let stem = stem.strip_suffix("-static").unwrap_or(stem);
-        let stem = stem.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
+        let mut stem = name.as_str();
+        loop {
+            let shorter = SHELL_VARIANTS
+                .iter()
+                .find_map(|variant| stem.strip_suffix(variant))
+                .unwrap_or(stem)
+                .trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '_'));
+            if shorter == stem {
+                break;
+            }
+            stem = shorter;
+        }
         if SHELL_NAMES.contains(&stem) {
             Self::Shell
         } else {
@@ -160,6 +170,11 @@ impl EntryKind {
         }
     }
 }
+
+/// What distributions put behind a shell's name.
+const SHELL_VARIANTS: &[&str] = &[
+    "exe", "static", "nosuid", "suid", "preview", "real", "distrib",
+];
 
 /// What identifies a file's bytes without reading them again (X-HASH).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -243,6 +243,30 @@ ollama:
     );
 }
 
+/// X-NET: hosts are read as people copy them, and kept as DNS and connections know them.
+#[test]
+fn x_net_hosts_have_one_form() {
+    for (written, kept) in [
+        ("Example.COM", "example.com"),
+        ("example.com.", "example.com"),
+        ("b\u{fc}cher.example", "xn--bcher-kva.example"),
+        ("B\u{dc}CHER.example.", "xn--bcher-kva.example"),
+        ("日本語。jp", "xn--wgv71a119e.jp"),
+        ("192.0.2.1", "192.0.2.1"),
+        ("'2001:DB8:0::1'", "2001:db8::1"),
+        ("'[2001:db8::1]'", "2001:db8::1"),
+        ("localhost", "localhost"),
+    ] {
+        let config = load(&format!(
+            "sandbox: {{network: {{access: restricted, restricted_endpoints: [{{host: {written}, ports: [443]}}]}}}}\n"
+        ));
+        let expected = NetworkPolicy::Restricted {
+            endpoints: BTreeSet::from([(kept.to_owned(), 443)]),
+        };
+        assert_eq!(config.sandbox.network, expected, "{written}");
+    }
+}
+
 fn read_two(base: &str, local: &str) -> Result<Loaded, Vec<Finding>> {
     Config::read(&[
         Source {
@@ -332,11 +356,57 @@ fn findings_of_both_files() {
             "agent.local.yaml:2:1 config.tab ",
         ],
     );
+    // Each file's own duplicates, unknown keys and types, in its own place.
+    check(
+        good,
+        "agent: {box: a}\nagent: {bocks: 1}\nsandbox: {protect: {a: 1}}\nollama: 7\n",
+        &[
+            "agent.local.yaml:2:1 config.duplicate_key agent",
+            "agent.local.yaml:3:20 config.expected_list sandbox.protect",
+            "agent.local.yaml:4:9 config.expected_map ollama",
+        ],
+    );
+    check(
+        "schema_version: 2\nollama: {model: m}\nsandbox: wrong\n",
+        "sandbox: {network: {acces: none}}\n",
+        &["agent.local.yaml:1:21 config.unknown_key_near sandbox.network.acces"],
+    );
+    check(
+        good,
+        "- a\n",
+        &["agent.local.yaml:1:1 config.expected_map "],
+    );
     // An empty section would silently drop the base file's protections.
     check(
         good,
         "sandbox:\n",
         &["agent.local.yaml:1:1 config.empty_override sandbox"],
+    );
+}
+
+/// DESIGN §10.1: a key without value in the local file takes the base file's value away, so that the default applies again;
+/// in a map it does so for that key only.
+#[test]
+fn a_local_key_without_value_restores_the_default() {
+    let base = "schema_version: 2\nollama: {model: m, keep_alive: 1h}\nagent: {max_iterations: 5, box: b}\nsandbox: {protect: [x]}\n";
+    let local = "ollama: {keep_alive: }\nagent: {max_iterations: ~}\nsandbox: {protect: null}\n";
+    let config = read_two(base, local).expect("valid").config;
+    assert_eq!(
+        config.ollama.keep_alive,
+        KeepAlive::Duration("5m".to_owned())
+    );
+    assert_eq!(
+        (config.agent.max_iterations, config.agent.box_id.as_str()),
+        (128, "b")
+    );
+    assert_eq!(
+        config.sandbox.protect,
+        [".git/config", ".git/hooks"].map(PathBuf::from)
+    );
+    let missing = read_two(base, "ollama: {model: }\n").expect_err("no default");
+    assert_eq!(
+        (missing[0].code.id(), missing[0].key.as_str()),
+        ("config.missing_key", "ollama.model")
     );
 }
 

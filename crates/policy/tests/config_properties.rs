@@ -43,6 +43,33 @@ proptest! {
         prop_assert!(!findings(&text).is_empty());
     }
 
+    /// Every finding stands in its file, at a character or just behind the last one of its line, and the same bytes give the
+    /// same findings.
+    #[test]
+    fn spec_15_findings_stand_in_the_file(head in any::<bool>(), text in yaml_like(), junk in proptest::collection::vec(any::<u8>(), 0..4)) {
+        let head = if head { "schema_version: 2\nollama: {model: m}\n" } else { "" };
+        let mut bytes = format!("{head}{text}").into_bytes();
+        bytes.extend(junk);
+        let read = || {
+            let found = match Config::read(&[Source { name: "a", text: &bytes }]) {
+                Ok(loaded) => loaded.warnings,
+                Err(findings) => findings,
+            };
+            format!("{found:?}")
+        };
+        prop_assert_eq!(read(), read());
+        let shown = String::from_utf8_lossy(&bytes);
+        let shown = shown.replace("\r\n", "\n").replace('\r', "\n");
+        let lines: Vec<&str> = shown.split('\n').collect();
+        if let Err(found) = Config::read(&[Source { name: "a", text: &bytes }]) {
+            for finding in found {
+                let line = lines.get(finding.line - 1);
+                let length = line.map_or(0, |line| line.chars().count());
+                prop_assert!(finding.line <= lines.len() && finding.column <= length + 1, "{finding:?} in {shown:?}");
+            }
+        }
+    }
+
     #[test]
     fn nearly_yaml_never_panics(base in yaml_like(), local in yaml_like()) {
         let head = "schema_version: 2\nollama: {model: m}\n";

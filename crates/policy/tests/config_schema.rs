@@ -1,49 +1,11 @@
 //! The JSON Schema, the reader, the defaults and the documentation speak of the same keys.
 
-use policy::config::{Config, Source, json_schema, known_keys};
+mod schema;
+
+use policy::config::{Config, Source, known_keys};
+use schema::every_key;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
-
-/// Calls back for every key without keys below it, and for every list, with its schema; `$ref` is followed.
-fn walk(root: &Value, node: &Value, key: &str, found: &mut dyn FnMut(&str, &Value)) {
-    if let Some(name) = node["$ref"]
-        .as_str()
-        .and_then(|name| name.strip_prefix("#/$defs/"))
-    {
-        walk(root, &root["$defs"][name], key, found);
-    }
-    for choice in node["anyOf"].as_array().into_iter().flatten() {
-        walk(root, choice, key, found);
-    }
-    if node["items"].is_object() {
-        walk(root, &node["items"], &format!("{key}[]"), found);
-    }
-    for (name, below) in node["properties"].as_object().into_iter().flatten() {
-        assert_eq!(
-            node["additionalProperties"],
-            json!(false),
-            "{key} takes unknown keys"
-        );
-        let key = if key.is_empty() {
-            name.clone()
-        } else {
-            format!("{key}.{name}")
-        };
-        let mut is_section = false;
-        walk(root, below, &key, &mut |inner, node| {
-            is_section |= inner[key.len()..].starts_with('.');
-            found(inner, node);
-        });
-        if !is_section {
-            found(&key, below);
-        }
-    }
-}
-
-fn every_key(mut found: impl FnMut(&str, &Value)) {
-    let schema = json_schema();
-    walk(&schema, &schema, "", &mut found);
-}
 
 /// Every key of the schema has a reader that objects to nonsense at its place.
 #[test]

@@ -8,13 +8,13 @@ mod write;
 use super::check::memory_bytes;
 use super::opening::flag_locale;
 use crate::cli::InitArgs;
-use crate::deployment::{fingerprint_of, resolve_existing, too_wide, trust};
+use crate::deployment::{fingerprint_of, for_shell, resolve_existing, too_wide, trust};
 use crate::exit;
 use crate::locale::{english, japanese};
 use crate::models::{AskProblem, Details, Model, Server, ask, choose};
 use crate::terminal::Terminal;
 use configuration::Contents;
-use policy::config::{Config, Source};
+use policy::config::{Config, Source, json_schema};
 use policy::{Blame, Code, Fault, Localize, Message, Refusal, Right};
 use std::path::Path;
 use url::Url;
@@ -112,15 +112,6 @@ fn next(configuration: &Path, is_own: bool) -> Message {
     Message::new("init.next")
         .with("config", shown)
         .with("flag", flag)
-}
-
-/// As a shell reads it back.
-fn for_shell(text: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "/._+-=:@%".contains(c);
-    match !text.is_empty() && text.chars().all(plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
-    }
 }
 
 fn wrong_endpoint(detail: &str) -> Fault {
@@ -235,11 +226,14 @@ fn files(configuration: String) -> Vec<NewFile> {
         serde_json::to_string_pretty(texts).map_or_else(|_| String::new(), |text| text + "\n")
     };
     let file = |name, text| NewFile { name, text };
+    let schema = format!("{:#}\n", json_schema());
     vec![
         file("config/locales/en.json", pretty(english())),
         file("config/locales/ja.json", pretty(japanese())),
         file("skills/example.md", SKILL.to_owned()),
         file("boxes/example.yaml", BOX.to_owned()),
+        // The first line of the configuration names it, so that editors complete and check without any network.
+        file("agent.schema.json", schema),
         file(CONFIGURATION, configuration),
     ]
 }

@@ -52,6 +52,10 @@ kinds! {
     TooLarge = "config.too_large", Error;
     /// Not UTF-8.
     NotUtf8 = "config.not_utf8", Error;
+    /// UTF-16 or UTF-32.
+    OtherEncoding = "config.other_encoding", Error;
+    /// A zero byte.
+    Nul = "config.nul", Error;
     /// No YAML.
     Syntax = "config.syntax", Error;
     /// A tab where YAML wants spaces.
@@ -66,6 +70,10 @@ kinds! {
     KeyNotText = "config.key_not_text", Error;
     /// The same key twice in one map.
     DuplicateKey = "config.duplicate_key", Error;
+    /// The merge key of YAML 1.1.
+    MergeKey = "config.merge_key", Error;
+    /// More findings than [`super::MOST_FINDINGS`].
+    TooMany = "config.too_many", Error;
     /// A section of the base file that the local file erases with an empty key.
     EmptyOverride = "config.empty_override", Error;
     /// No such key.
@@ -74,6 +82,8 @@ kinds! {
     UnknownKeyNear = "config.unknown_key_near", Error;
     /// A key without default is missing.
     MissingKey = "config.missing_key", Error;
+    /// `schema_version` is not there.
+    VersionMissing = "config.version_missing", Error;
     /// `schema_version` is 1.
     VersionOne = "config.version_one", Error;
     /// `schema_version` is something else.
@@ -142,6 +152,8 @@ kinds! {
     ExtraOptionIgnored = "config.extra_option_ignored", Warning;
     /// A variable that looks like a secret.
     SecretVariable = "config.secret_variable", Warning;
+    /// A program with a set-user-id or set-group-id bit as entry.
+    RightsInVain = "config.rights_in_vain", Warning;
     /// The hard block only observes.
     HardBlockObserve = "config.hard_block_observe", Warning;
     /// A key whose feature this version does not have yet.
@@ -169,4 +181,12 @@ pub struct Finding {
     pub nearest: Option<String>,
     /// For people: id and placeholders `{key}`, `{value}`, `{allowed}`, `{nearest}`, `{detail}` as far as the id uses them.
     pub message: Message,
+}
+
+impl Finding {
+    /// A finding of whoever looks at what a written value leads to.
+    pub fn new(code: FindingCode, place: &Place, key: &str, value: &str) -> Self {
+        let details = super::report::Details::value(value);
+        super::report::finding(code, place.clone(), key, details)
+    }
 }

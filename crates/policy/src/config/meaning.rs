@@ -37,7 +37,15 @@ pub(super) fn root(written: w::Root, report: &mut Report<'_>) -> Option<plain::C
         logging,
         telemetry,
     } = written;
-    required(schema_version, "schema_version", Mark::start(0), report);
+    if schema_version.is_none() && !report.mentions("schema_version") {
+        let details = Details::allowed("2");
+        report.add(
+            Code::VersionMissing,
+            Mark::start(0),
+            "schema_version",
+            details,
+        );
+    }
     let ollama_mark = ollama.as_ref().map_or(Mark::start(0), |at| at.mark);
     let ollama = super::ollama::ollama(section(ollama), ollama_mark, report);
     let sandbox = super::sandbox::sandbox(section(sandbox), report);

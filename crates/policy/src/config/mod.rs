@@ -6,7 +6,10 @@
 //! The way of a file: `node` (YAML with positions) → `merge` (local over base) → `written` (typed, all optional) →
 //! `meaning` (defaults, presets, contradictions) → [`Config`].
 
+#[cfg(test)]
+mod conformance;
 mod defaults;
+mod encoding;
 mod finding;
 mod later;
 mod meaning;
@@ -38,6 +41,9 @@ use std::sync::LazyLock;
 
 /// The largest configuration file, bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
+
+/// Findings that are told; after them only that there are more.
+pub const MOST_FINDINGS: usize = 500;
 
 /// The commented file that `init` writes, with `{model}` for the name of an installed model.
 pub const TEMPLATE: &str = include_str!("../../templates/agent.yaml");

@@ -128,17 +128,16 @@ pub(super) fn parse(
     report: &mut Report<'_>,
 ) -> Result<Option<Node>, NotYaml> {
     if bytes.len() > super::MAX_FILE_BYTES {
-        let details = Details::allowed(format!("..{}", super::MAX_FILE_BYTES))
-            .with_value(bytes.len().to_string());
+        // The caller stops reading there, so nobody knows how many more there are.
+        let details = Details::allowed(format!("..{}", super::MAX_FILE_BYTES));
         report.add(FindingCode::TooLarge, Mark::start(source), "", details);
         return Err(NotYaml);
     }
-    let text = match std::str::from_utf8(bytes) {
-        Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
-        Err(error) => {
-            let good = bytes.get(..error.valid_up_to()).unwrap_or_default();
-            let mark = end_of(&String::from_utf8_lossy(good), source);
-            report.add(FindingCode::NotUtf8, mark, "", Details::default());
+    let text = match super::encoding::text(bytes) {
+        Ok(text) => text,
+        Err(wrong) => {
+            let mark = end_of(&String::from_utf8_lossy(wrong.before), source);
+            report.add(wrong.code, mark, "", Details::value(wrong.name));
             return Err(NotYaml);
         }
     };
@@ -199,11 +198,14 @@ pub(super) fn parse(
     Ok(tree.root.filter(|root| !root.is_null()))
 }
 
+/// The place behind a text. YAML ends a line with LF, CR LF, or CR alone.
 fn end_of(text: &str, source: usize) -> Mark {
-    let last = text.rsplit('\n').next().unwrap_or_default();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let text = text.replace("\r\n", "\n");
+    let last = text.rsplit(['\n', '\r']).next().unwrap_or_default();
     Mark {
         source,
-        line: text.matches('\n').count() + 1,
+        line: text.matches(['\n', '\r']).count() + 1,
         column: last.chars().count() + 1,
     }
 }
@@ -384,9 +386,12 @@ impl Tree {
             Some(Items::List(items)) => items.push(node),
             Some(Items::Map { entries, seen, key }) => match key.take() {
                 None => {
-                    let Content::Scalar { text, .. } = node.content else {
+                    let Content::Scalar { text, plain } = node.content else {
                         return Err((FindingCode::KeyNotText, node.mark, path));
                     };
+                    if plain && text == "<<" {
+                        return Err((FindingCode::MergeKey, node.mark, path));
+                    }
                     *key = Some((text, node.mark));
                 }
                 Some((key, mark)) => {

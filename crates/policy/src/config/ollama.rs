@@ -39,7 +39,11 @@ pub(super) fn ollama(
         let details = Details::value(at.value.0.as_str());
         report.add(Code::CloudModel, at.mark, "ollama.model", details);
     }
-    let model = required(model, "ollama.model", mark, report);
+    // A section that is no section has no keys to miss.
+    let model = match report.says("ollama") {
+        true => model.map(|at| at.value),
+        false => required(model, "ollama.model", mark, report),
+    };
     let options = self::options(section(options), report);
     let extra_options = extra(extra_options, report);
     Some(plain::Ollama {

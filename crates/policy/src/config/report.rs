@@ -105,9 +105,24 @@ impl<'a> Report<'a> {
 
     /// Adds a finding about `key` at `mark`.
     pub(super) fn add(&mut self, code: FindingCode, mark: Mark, key: &str, details: Details) {
+        if self.is_full() {
+            return;
+        }
+        let (code, key, details) = match self.findings.len() + 1 {
+            super::MOST_FINDINGS => {
+                let allowed = format!("..{}", super::MOST_FINDINGS);
+                (FindingCode::TooMany, "", Details::allowed(allowed))
+            }
+            _ => (code, key, details),
+        };
         let finding = finding(code, self.place(mark), key, details);
         self.mentioned.insert(key.to_owned());
         self.findings.push((mark, finding));
+    }
+
+    /// Whether nothing more is taken. A file with that many is told so, and is refused.
+    pub(super) fn is_full(&self) -> bool {
+        self.findings.len() >= super::MOST_FINDINGS
     }
 
     /// Remembers where a key is written.
@@ -128,6 +143,11 @@ impl<'a> Report<'a> {
             from.next().is_some_and(|next| next.starts_with(&prefix))
         };
         self.mentioned.contains(key) || begins('.') || begins('[')
+    }
+
+    /// Whether something about this very key was found already.
+    pub(super) fn says(&self, key: &str) -> bool {
+        self.mentioned.contains(key)
     }
 
     fn place(&self, mark: Mark) -> Place {

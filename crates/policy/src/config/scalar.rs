@@ -93,7 +93,7 @@ pub(super) fn whole(text: &str) -> Option<i64> {
     }
 }
 
-/// YAML 1.2 core schema without infinities: a whole or decimal number.
+/// YAML 1.2 core schema: a whole or decimal number; infinite where it is larger than any.
 pub(super) fn number(text: &str) -> Option<f64> {
     if let Some(whole) = whole(text) {
         return Some(whole as f64);
@@ -102,7 +102,7 @@ pub(super) fn number(text: &str) -> Option<f64> {
     if !text.chars().all(shape) || !text.contains(|c: char| c.is_ascii_digit()) {
         return None;
     }
-    text.parse().ok().filter(|number: &f64| number.is_finite())
+    text.parse().ok()
 }
 
 impl Written for bool {
@@ -302,6 +302,9 @@ pub(super) fn unknown(
     known: &[&'static str],
     report: &mut Report<'_>,
 ) {
+    if report.is_full() {
+        return;
+    }
     let known: Vec<&str> = known.iter().map(|key| bare(key)).collect();
     let near = nearest(key, known.iter().copied())
         .map(|near| join(section, near))

@@ -75,7 +75,7 @@ shapes! {
     EndpointOrOff(Option<Url>) = endpoint_or_off, "http://host:port, https://host:port, \"\"",
         { "type": "string" };
     /// A name or address that the sandbox may reach.
-    HostText(String) = host, "example.com, 192.0.2.1, 2001:db8::1", { "type": "string", "minLength": 1 };
+    HostText(String) = reachable_host, "example.com, 192.0.2.1, 2001:db8::1", { "type": "string", "minLength": 1 };
     /// `guard.url_allowlist[]`.
     UrlPatternText(UrlPattern) = url_pattern, "[https://|http://]host[:port], *.host",
         { "type": "string", "minLength": 1 };
@@ -157,7 +157,27 @@ fn endpoint_or_off(text: &str) -> Result<Option<Url>, Code> {
     endpoint(text).map(Some)
 }
 
+/// As people copy them: an IPv6 address may stand in brackets, and a name may end with the dot of the root.
+fn reachable_host(text: &str) -> Result<String, Code> {
+    let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+    match inner {
+        Some(inner) => {
+            let address: std::net::Ipv6Addr = inner.parse().map_err(|_| Code::BadHost)?;
+            Ok(address.to_string())
+        }
+        None => host(text.strip_suffix('.').unwrap_or(text)),
+    }
+}
+
+/// A name in the letters that DNS knows, lower case (IDNA), or an address.
 fn host(text: &str) -> Result<String, Code> {
+    if !text.is_ascii() {
+        // Written in fullwidth digits it would be an address.
+        return match Host::parse(text) {
+            Ok(Host::Domain(name)) if name.is_ascii() => host(&name),
+            _ => Err(Code::BadHost),
+        };
+    }
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(address.to_string());
     }

@@ -226,7 +226,7 @@ impl JsonSchema for Extra {
     }
 }
 
-fn json(node: &Node) -> Value {
+pub(super) fn json(node: &Node) -> Value {
     match &node.content {
         Content::List(items) => Value::Array(items.iter().map(json).collect()),
         Content::Map(entries) => entries

@@ -112,7 +112,11 @@ fn make_directory(directory: &Path, made: &mut Made) -> Result<(), Fault> {
         .take_while(|path| !path.exists())
         .collect();
     while let Some(path) = missing.pop() {
-        match std::fs::create_dir(path) {
+        let mut builder = std::fs::DirBuilder::new();
+        // Whatever the mask: a configuration in a directory that others may write is not obeyed.
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o755);
+        match builder.create(path) {
             Ok(()) => made.directories.push(path.to_owned()),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => {}
             Err(error) => return Err(failed(path, error)),
