@@ -6,15 +6,20 @@ use policy::effective::{Ceiling, ResourceLimits, Sha256Digest};
 use policy::{
     Blame, Code, EffectivePolicy, Fault, Message, PolicyDraft, Refusal, Right, SandboxMode,
 };
+use reading::{read_bounded, unreadable};
 use resolve::{configured_entries, configured_roots, entry_roots, resolve_directory};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub mod applied;
 mod discovery;
+mod filesystem;
+mod guarded;
+mod links;
 mod own_files;
 mod pin;
 mod places;
+mod reading;
 mod resolve;
 mod trust;
 mod width;
@@ -22,7 +27,7 @@ mod width;
 pub use discovery::{Discovery, Found, PassedOver, discover};
 pub use own_files::{AbsenceGuard, GuardedBackend};
 pub use pin::{identity_of, pin};
-pub use places::{Places, base_directory, local_file, resolve_existing, user_directory};
+pub use places::{Places, base_directory, for_shell, local_file, resolve_existing, user_directory};
 pub use trust::trust;
 pub use width::too_wide;
 
@@ -248,7 +253,10 @@ impl Deployment {
     pub fn of(read: ReadConfiguration, narrowing: &Narrowing) -> Result<Self, DeploymentError> {
         let ReadConfiguration {
             file,
-            loaded: Loaded { config, warnings },
+            loaded: Loaded {
+                config,
+                mut warnings,
+            },
             fingerprint,
         } = read;
         let mut faults = Vec::new();
@@ -257,7 +265,7 @@ impl Deployment {
         let places =
             Places::of(&config, &base).map_err(|fault| DeploymentError::Faults(vec![fault]))?;
         let roots = configured_roots(&config, &base, &mut faults);
-        let entries = configured_entries(&config, &base, &mut faults);
+        let entries = configured_entries(&config, &base, &mut faults, &mut warnings);
         let own_files = own_files::of(&config, &file, &base, &places, &roots);
         if !faults.is_empty() {
             return Err(DeploymentError::Faults(faults));
@@ -364,28 +372,4 @@ impl Deployment {
             snapshot: None,
         })
     }
-}
-
-fn read_bounded(path: &Path) -> Result<Vec<u8>, Fault> {
-    use std::io::Read;
-    let file = std::fs::File::open(path).map_err(|error| unreadable(path, error))?;
-    let metadata = file.metadata().map_err(|error| unreadable(path, error))?;
-    if !metadata.is_file() {
-        return Err(unreadable(path, Message::new("reason.not_a_regular_file")));
-    }
-    let mut text = Vec::new();
-    let limit = policy::config::MAX_FILE_BYTES as u64 + 1;
-    file.take(limit)
-        .read_to_end(&mut text)
-        .map_err(|error| unreadable(path, error))?;
-    Ok(text)
-}
-
-fn unreadable(path: &Path, why: impl Into<Message>) -> Fault {
-    Fault::because(
-        Blame::Configuration,
-        Code::ConfigurationInvalid,
-        path.display().to_string(),
-        why,
-    )
 }

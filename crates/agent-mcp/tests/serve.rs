@@ -248,7 +248,7 @@ fn x_exe_a_writable_entry_is_refused() {
         "http://127.0.0.1:9",
         "sandbox:\n  workspaces: [ws]\n  execution:\n    entries:\n      - {alias: tool, path: ws/tool}\n",
     );
-    std::fs::write(place.workspace.join("tool"), "#!/bin/sh\n").unwrap();
+    std::fs::copy("/bin/true", place.workspace.join("tool")).unwrap();
     let output = place.output(&["serve"]);
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     assert!(

@@ -154,9 +154,7 @@ fn allowed(root: &Value, node: &Value) -> String {
     }
     for choices in [&node["anyOf"], &node["oneOf"]] {
         if let Some(choices) = choices.as_array() {
-            let choices = choices
-                .iter()
-                .filter(|choice| choice["type"] != Value::from("null"));
+            let choices = choices.iter().filter(|choice| choice["type"] != "null");
             return choices
                 .map(|choice| allowed(root, choice))
                 .collect::<Vec<_>>()

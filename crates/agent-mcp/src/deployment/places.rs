@@ -79,6 +79,15 @@ impl Places {
     }
 }
 
+/// As a shell reads it back.
+pub fn for_shell(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._+-=:@%".contains(c);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
 fn default_state() -> Result<PathBuf, Fault> {
     Variables::of_process().state()
 }
