@@ -22,7 +22,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("the_own_loopback_works_below_1024_too", own_loopback),
     ("a_granted_port_is_taken_inside", taken_port),
     ("nothing_is_missing_under_these_levels", nothing_missing),
-    ("an_unusable_listener_fails_closed", unusable),
+    ("sec_inv_06_the_broadcast_address_is_refused", broadcast),
 ];
 
 /// Both levels, with one granted port that is the positive control of every negative row.
@@ -273,22 +273,22 @@ fn nothing_missing(_: Way) -> Checked {
     Ok(())
 }
 
-/// An address that cannot be listened on ends the start; it is not left out.
-fn unusable(way: Way) -> Checked {
+/// An address that is nobody's is refused before anything is built; it is not left out.
+fn broadcast(way: Way) -> Checked {
     let directory = temporary();
     let mut spec = spec(&directory);
-    // Class E addresses are none that a device may have here, or one that works; never a silent third.
+    // The broadcast address: no device has it, and outside it is everybody around.
     spec.restricted = vec![("255.255.255.255".into(), 80)];
-    let ran = match way {
-        Way::Once => support::confined(way, &spec, &["/bin/true"]).code,
-        Way::Standing => prepare(&spec)
-            .err()
-            .map(|error| error.code().to_string())
-            .unwrap_or_default(),
-    };
-    assert!(
-        ran == "126" || ran == policy::Code::NetworkDenied.to_string(),
-        "{ran}"
-    );
+    match way {
+        Way::Once => {
+            let ran = support::confined(way, &spec, &["/bin/true"]);
+            assert_eq!(ran.code, "126", "{ran:?}");
+            assert!(ran.stderr.contains("255.255.255.255:80"), "{ran:?}");
+        }
+        Way::Standing => {
+            let code = prepare(&spec).err().map(|error| error.code());
+            assert_eq!(code, Some(policy::Code::NetworkDenied));
+        }
+    }
     Ok(())
 }
