@@ -25,6 +25,20 @@ const DIAL_WITHIN: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long what programs sent before their end may take to be delivered.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);
+/// How long a driver looks for the next message before it sleeps, where the last one came soon. Being woken takes as
+/// long as many an answer does.
+const ALERT: Duration = Duration::from_micros(50);
+/// Messages that follow one another no later than that are worth being looked for.
+const SOON: Duration = Duration::from_micros(100);
+/// Bytes; what moves more at once is no message, and sleeping gathers more of it.
+const MESSAGE: u64 = 16 << 10;
+/// How long a driver may be kept by them.
+const KEPT: Duration = Duration::from_millis(1);
+/// Without waiting.
+pub(super) const AT_ONCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
 /// Connections that one listener hands over before others have their turn.
 const ACCEPTS_AT_ONCE: usize = 64;
 /// Events that are taken at once.
@@ -138,6 +152,10 @@ pub(crate) struct Relay {
     serial: u64,
     tally: Arc<Tally>,
     events: Vec<epoll::Event>,
+    /// The last turn that had something to do moved messages, and no bulk.
+    brisk: bool,
+    /// When that turn was over.
+    last: Instant,
 }
 
 impl Relay {
@@ -180,6 +198,8 @@ impl Relay {
             serial: 0,
             tally: Arc::new(Tally::new(reach)),
             events: Vec::with_capacity(EVENTS),
+            brisk: false,
+            last: Instant::now(),
         };
         relay.add(&relay.timer, Token::Timer)?;
         relay.watch_listeners()?;
@@ -211,15 +231,46 @@ impl Relay {
         Ok(())
     }
 
+    /// Does what there is to do, and stays awake for messages that follow at once, for one millisecond at most. `false`:
+    /// it was told to stop.
+    ///
+    /// # Errors
+    /// As [`Relay::turn`].
+    pub(crate) fn turns(&mut self, wait: Option<&Timespec>) -> Result<bool, Errno> {
+        let before = self.last;
+        if !self.turn(wait)? {
+            return Ok(false);
+        }
+        let begun = self.last;
+        if begun.duration_since(before) > SOON {
+            return Ok(true);
+        }
+        while self.brisk && self.last.duration_since(begun) < KEPT {
+            let last = self.last;
+            if !self.turn(Some(&AT_ONCE))? {
+                return Ok(false);
+            }
+            if self.last == last {
+                if last.elapsed() > ALERT {
+                    break;
+                }
+                // Whoever prepares the answer may need this very processor.
+                rustix::thread::sched_yield();
+            }
+        }
+        Ok(true)
+    }
+
     /// Does what there is to do, after waiting for it this long (`None`: for ever). `false`: it was told to stop.
     ///
     /// # Errors
     /// The descriptor itself failed, which the kernel does not do.
-    pub(crate) fn turn(&mut self, wait: Option<&Timespec>) -> Result<bool, Errno> {
+    fn turn(&mut self, wait: Option<&Timespec>) -> Result<bool, Errno> {
         let mut events = std::mem::take(&mut self.events);
         events.clear();
         let waited = epoll::wait(&self.epoll, spare_capacity(&mut events), wait);
         let mut goes_on = true;
+        self.brisk |= !events.is_empty();
         for event in &events {
             let (flags, data) = (event.flags, event.data);
             match Token::unpack(data) {
@@ -230,6 +281,9 @@ impl Relay {
                     self.serve(index, side, flags);
                 }
             }
+        }
+        if !events.is_empty() {
+            self.last = Instant::now();
         }
         self.events = events;
         self.free.append(&mut self.freed);
@@ -344,7 +398,8 @@ impl Relay {
             self.register(index);
         } else {
             self.count_connection(grant);
-            self.advance(index, None);
+            // It has begun to talk while it was accepted; the other has hardly heard of it.
+            self.advance(index, Some(Side::Client));
         }
     }
 
@@ -412,6 +467,7 @@ impl Relay {
             counts.bytes_out.fetch_add(bytes_out, Ordering::Relaxed);
             counts.bytes_in.fetch_add(bytes_in, Ordering::Relaxed);
         }
+        self.brisk &= bytes_out + bytes_in < MESSAGE;
         let waits_for_broken = match connection.broken {
             None => false,
             Some(Side::Client) => !connection.out.blocked,
@@ -534,7 +590,8 @@ fn timespec(duration: Duration) -> Timespec {
     }
 }
 
-/// Begins to connect to exactly this address. `true`: it is on its way.
+/// Begins to connect to exactly this address. `true`: it is on its way. Within this machine it has arrived already, which
+/// a second call learns.
 fn dial(address: SocketAddr) -> Result<(OwnedFd, bool), Errno> {
     let family = if address.is_ipv4() {
         AddressFamily::INET
@@ -546,7 +603,11 @@ fn dial(address: SocketAddr) -> Result<(OwnedFd, bool), Errno> {
     net::sockopt::set_tcp_nodelay(&socket, true)?;
     match net::connect(&socket, &address) {
         Ok(()) => Ok((socket, false)),
-        Err(Errno::INPROGRESS | Errno::INTR) => Ok((socket, true)),
+        Err(Errno::INPROGRESS | Errno::INTR) => match net::connect(&socket, &address) {
+            Ok(()) | Err(Errno::ISCONN) => Ok((socket, false)),
+            Err(Errno::ALREADY | Errno::INPROGRESS | Errno::INTR) => Ok((socket, true)),
+            Err(errno) => Err(errno),
+        },
         Err(errno) => Err(errno),
     }
 }

@@ -1,18 +1,13 @@
 //! The relay of a one-shot sandbox: driven by the loop that waits for the command, in the only thread there is.
 
+use super::engine::AT_ONCE;
 use super::{Reach, Relay};
 use crate::backend::shared::Shared;
 use crate::backend::sys::signal::{self, KernelAction};
 use crate::backend::sys::{Errno, Fd, memory, process};
 use policy::sandbox::Relayed;
-use rustix::event::Timespec;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::sync::atomic::Ordering;
-
-const AT_ONCE: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 0,
-};
 
 /// A relay, and what is put back when it ends.
 pub(crate) struct SingleRelay {
@@ -83,7 +78,7 @@ impl SingleRelay {
     }
 
     pub(crate) fn turn(&mut self) -> Result<(), Errno> {
-        match self.relay.turn(Some(&AT_ONCE)) {
+        match self.relay.turns(Some(&AT_ONCE)) {
             Ok(_) => Ok(()),
             Err(errno) => Err(Errno(errno.raw_os_error())),
         }

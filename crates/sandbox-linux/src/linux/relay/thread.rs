@@ -79,7 +79,7 @@ fn run(reach: &Reach, listeners: &[i32], stop: i32, tell: &SyncSender<Result<Arc
     };
     // As above.
     let _told = tell.send(Ok(relay.tally()));
-    while relay.turn(None) == Ok(true) {}
+    while relay.turns(None) == Ok(true) {}
     drop(stop);
     relay.finish();
 }
