@@ -572,6 +572,36 @@ fn i18n_03_i18n_10_languages_of_the_directory() {
     assert_eq!(row["data"]["missing"], 0, "ja is built in");
 }
 
+/// Issue 4: without HOME and XDG variables, or with relative ones, the state directory must be written down.
+#[test]
+fn x_cli_without_a_home() {
+    let place = Place::usual("http://127.0.0.1:9");
+    let check = |variables: &[(&str, &str)]| {
+        let mut command = place.command(&["check", "--json"]);
+        command.env_remove("HOME").env_remove("XDG_STATE_HOME");
+        command.envs(variables.iter().copied()).output().unwrap()
+    };
+    expect(&check(&[]), "state", "ok", "state");
+    let written = std::fs::read_to_string(&place.config).unwrap();
+    let written: String = written
+        .lines()
+        .filter(|line| !line.starts_with("state:") && !line.starts_with("  directory:"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    std::fs::write(&place.config, written).unwrap();
+    for variables in [&[][..], &[("HOME", "x"), ("XDG_STATE_HOME", "y")]] {
+        let output = check(variables);
+        assert_eq!(output.status.code(), Some(2));
+        expect(&output, "configuration", "error", "XDG_STATE_HOME");
+    }
+    let home = tempfile::tempdir().unwrap();
+    let variables = [
+        ("HOME", home.path().to_str().unwrap()),
+        ("XDG_STATE_HOME", "relative"),
+    ];
+    expect(&check(&variables), "state", "ok", ".local/state/agent-mcp");
+}
+
 /// interfaces.md §2: the exit codes; errors of the file go before those of the machine.
 #[test]
 fn interfaces_2_exit_codes() {

@@ -97,6 +97,7 @@ pub fn discover(named: Option<&Path>) -> Discovery {
         own: user_directory(),
         system: PathBuf::from(SYSTEM_FILE),
         user: user(),
+        device,
     }
     .run(named)
 }
@@ -121,6 +122,8 @@ struct Search {
     own: Option<PathBuf>,
     system: PathBuf,
     user: u32,
+    /// Which file system a directory is on.
+    device: fn(&Path) -> Option<u64>,
 }
 
 impl Search {
@@ -154,12 +157,12 @@ impl Search {
         let Some(cwd) = &self.cwd else {
             return directories;
         };
-        let device = device(cwd);
+        let device = (self.device)(cwd);
         for directory in cwd.ancestors() {
             let is_start = directory == cwd;
             let is_home = self.home.as_deref() == Some(directory);
             let is_root = directory.parent().is_none();
-            if !is_start && (is_home || is_root || self::device(directory) != device) {
+            if !is_start && (is_home || is_root || (self.device)(directory) != device) {
                 break;
             }
             directories.push(directory.to_owned());
@@ -316,6 +319,7 @@ mod tests {
                 own: Some(self.base.join("home/.config/agent-mcp")),
                 system: self.base.join("etc/agent-mcp/agent.yaml"),
                 user: user(),
+                device: |_| Some(1),
             }
         }
 
@@ -377,6 +381,23 @@ mod tests {
             "control"
         );
         assert_eq!(world.search("home").run(None).passed, []);
+    }
+
+    /// Issue 4: what is mounted has a project of its own, or none.
+    #[test]
+    fn the_walk_ends_at_a_mount_point() {
+        let world = World::new();
+        let file = world.write("home/project/agent.yaml");
+        let mut search = world.search("home/project/deep/er");
+        assert_eq!(
+            search.run(None).found,
+            Some(Found::InPlace(file)),
+            "control"
+        );
+        search.device = |path| Some(u64::from(path.to_string_lossy().contains("/deep")));
+        assert_eq!(search.run(None).found, None);
+        let near = world.write("home/project/deep/agent.yaml");
+        assert_eq!(search.run(None).found, Some(Found::InPlace(near)), "inside");
     }
 
     /// NFR-01: what lies in a directory that everybody may write is anybody's, and so is what lies above.

@@ -3,14 +3,28 @@
 use super::report::{Mark, Report};
 use crate::deployment::Deployment;
 use crate::locale::Locale;
+use policy::effective::ResourceLimits;
 use policy::{Localize, Message};
 use serde_json::json;
 
 pub(super) fn rows(report: &mut Report, locale: &Locale, deployment: &Deployment) {
-    let limits = deployment.policy.resources();
+    let machine = Machine {
+        memory: memory_bytes(),
+        processes: process_limit(),
+    };
+    against(report, locale, deployment.policy.resources(), &machine);
+}
+
+/// What there is, as far as it is known and limited.
+struct Machine {
+    /// Bytes.
+    memory: Option<u64>,
+    processes: Option<u64>,
+}
+
+fn against(report: &mut Report, locale: &Locale, limits: &ResourceLimits, machine: &Machine) {
     let (memory, processes) = (limits.memory_bytes, u64::from(limits.process_limit));
-    let has = memory_bytes();
-    let may = process_limit();
+    let (has, may) = (machine.memory, machine.processes);
     let message = Message::new("check.resources")
         .with("memory", memory >> 20)
         .with("processes", processes)
@@ -63,4 +77,45 @@ fn process_limit() -> Option<u64> {
 #[cfg(not(target_os = "linux"))]
 fn process_limit() -> Option<u64> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// Issue 4: each limit that is above the machine's own is told, and nothing else is.
+    #[test]
+    fn spec_15_limits_above_the_machine() {
+        let limits = ResourceLimits {
+            memory_bytes: 4096 << 20,
+            process_limit: 16,
+            execution_timeout: Duration::from_secs(60),
+            output_bytes: 1,
+            private_bytes: 1,
+        };
+        let locale = Locale::built_in("en");
+        let warnings = |memory, processes| {
+            let mut report = Report::default();
+            against(
+                &mut report,
+                &locale,
+                &limits,
+                &Machine { memory, processes },
+            );
+            report.details(Mark::Warning)
+        };
+        assert_eq!(warnings(None, None), Vec::<String>::new());
+        assert_eq!(warnings(Some(4096 << 20), Some(16)), Vec::<String>::new());
+        let memory = warnings(Some(4095 << 20), Some(16));
+        assert!(
+            memory.len() == 1 && memory[0].contains("this machine has 4095 MiB"),
+            "{memory:?}"
+        );
+        let processes = warnings(Some(4096 << 20), Some(15));
+        assert!(
+            processes.len() == 1 && processes[0].contains("your own limit is 15"),
+            "{processes:?}"
+        );
+    }
 }

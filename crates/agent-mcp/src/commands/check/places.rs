@@ -33,7 +33,17 @@ fn directory(report: &mut Report, locale: &Locale, subject: &'static str, path: 
             return report.fault(locale, subject, &Fault::from(error), exit::USAGE);
         }
     };
-    let free = free_bytes(path);
+    found(report, locale, subject, path, there, free_bytes(path));
+}
+
+fn found(
+    report: &mut Report,
+    locale: &Locale,
+    subject: &'static str,
+    path: &Path,
+    there: bool,
+    free: Option<u64>,
+) {
     let data = json!({ "path": path, "exists": there, "free_bytes": free });
     let shown = path.display();
     match free {
@@ -90,4 +100,24 @@ fn free_bytes(path: &Path) -> Option<u64> {
 #[cfg(not(unix))]
 fn free_bytes(_: &Path) -> Option<u64> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Issue 4: little space is told before the log stops everything.
+    #[test]
+    fn spec_15_low_space() {
+        let locale = Locale::built_in("en");
+        let marks = |free| {
+            let mut report = Report::default();
+            found(&mut report, &locale, "state", Path::new("/s"), true, free);
+            (report.details(Mark::Ok), report.details(Mark::Warning))
+        };
+        assert_eq!(marks(None), (vec!["/s".to_owned()], Vec::new()));
+        assert_eq!(marks(Some(LOW_SPACE)), (vec!["/s".to_owned()], Vec::new()));
+        let (ok, low) = marks(Some(LOW_SPACE - 1));
+        assert!(ok.is_empty() && low[0].contains("255 MiB free"), "{low:?}");
+    }
 }

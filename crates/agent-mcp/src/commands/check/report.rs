@@ -151,6 +151,16 @@ impl Report {
         self.add_with(mark, "configuration", detail, data);
     }
 
+    /// The rows with a mark, for people.
+    #[cfg(test)]
+    pub(super) fn details(&self, mark: Mark) -> Vec<String> {
+        self.rows
+            .iter()
+            .filter(|row| row.mark == mark)
+            .map(|row| row.detail.clone())
+            .collect()
+    }
+
     /// Prints everything; returns the exit code.
     pub(super) fn print(self, json: bool, locale: &Locale) -> u8 {
         let Self { rows, code } = self;
