@@ -8,7 +8,7 @@ use policy::sandbox::{SandboxBackend, SandboxError};
 use policy::tool::Operation;
 use policy::{Blame, Code, Fault, Localize, Message, Standing};
 use record::logs::{HttpLog, LlmLog, RollingFile, RollingLimits, SessionEvents};
-use record::{Redactor, StateDirectory, SystemClock};
+use record::{Redactor, StateDirectory, SystemClock, TaskRecords};
 use runtime::{
     AgentService, Language, ModelParts, Records, RunLimits, RuntimeParts, SkillDescriptor,
     ToolLimits,
@@ -202,6 +202,19 @@ impl Running {
     /// This process's instance (X-INST).
     pub fn instance(&self) -> &record::Instance {
         &self.books.instance
+    }
+
+    /// The records of MCP tasks (DESIGN §5.7). What earlier processes left unfinished is written down as failed.
+    ///
+    /// # Errors
+    /// `state.unusable`.
+    pub fn tasks(&self) -> Result<Arc<TaskRecords>, Fault> {
+        let Books {
+            state, instance, ..
+        } = &self.books;
+        TaskRecords::open(state, instance, Arc::new(SystemClock))
+            .map(Arc::new)
+            .map_err(|error| fault(error.code(), state.path(), error))
     }
 
     /// The HTTP log, unless `logging.http_requests` is off (DESIGN §5.8).

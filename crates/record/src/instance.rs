@@ -62,6 +62,14 @@ impl Instance {
         self.held.directory.path()
     }
 
+    /// Every instance beside it, itself included, by number.
+    ///
+    /// # Errors
+    /// `state.unusable`.
+    pub fn all(&self) -> Result<Vec<InstanceEntry>, StateError> {
+        instances_in(self.directory().parent().unwrap_or(self.directory()))
+    }
+
     /// A file in its directory.
     ///
     /// # Errors
@@ -147,15 +155,18 @@ impl InstanceEntry {
 /// # Errors
 /// `state.unusable`.
 pub fn instances(state: &StateDirectory) -> Result<Vec<InstanceEntry>, StateError> {
-    let path = state.path().join(INSTANCES);
-    let listing = match fs::read_dir(&path) {
+    instances_in(&state.path().join(INSTANCES))
+}
+
+fn instances_in(path: &Path) -> Result<Vec<InstanceEntry>, StateError> {
+    let listing = match fs::read_dir(path) {
         Ok(listing) => listing,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(StateError::io("read", &path)(error)),
+        Err(error) => return Err(StateError::io("read", path)(error)),
     };
     let mut found = Vec::new();
     for entry in listing {
-        let entry = entry.map_err(StateError::io("read", &path))?;
+        let entry = entry.map_err(StateError::io("read", path))?;
         let name = entry.file_name();
         let Some(number) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;

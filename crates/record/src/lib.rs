@@ -16,6 +16,7 @@ pub mod logs;
 mod private;
 pub mod redact;
 pub mod state;
+pub mod tasks;
 pub mod verify;
 
 pub use audit::{Appended, AuditError, AuditEvent, AuditKey, AuditLog, Decision, EventName};
@@ -27,3 +28,4 @@ pub use kernel_boot::KernelBoot;
 
 pub use redact::Redactor;
 pub use state::{AtomicFile, StateDirectory, StateError};
+pub use tasks::{TaskOutcome, TaskRecord, TaskRecords};
