@@ -303,6 +303,7 @@ fn name(id: RunId) -> String {
 }
 
 #[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
