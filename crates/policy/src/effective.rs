@@ -177,7 +177,8 @@ const SHELL_VARIANTS: &[&str] = &[
 ];
 
 /// What identifies a file's bytes without reading them again (X-HASH).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FileIdentity {
     /// Device number.
     pub device: u64,

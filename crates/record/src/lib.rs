@@ -26,4 +26,4 @@ pub use journal::{Intent, Journal};
 pub use kernel_boot::KernelBoot;
 
 pub use redact::Redactor;
-pub use state::{AtomicFile, StateDirectory, StateError};
+pub use state::{AtomicFile, StateDirectory, StateError, StateLock};

@@ -5,7 +5,7 @@ use super::opening::open_unjudged;
 use crate::books::{Books, Writer, fault};
 use crate::cli::ApplyArgs;
 use crate::deployment::applied::{Change, Difference, Snapshot, Store, differences};
-use crate::deployment::{Deployment, Narrowing, trust};
+use crate::deployment::{Deployment, Narrowing};
 use crate::exit;
 use crate::table::{Cell, Style, Table};
 use crate::terminal::{Terminal, out_json};
@@ -33,11 +33,8 @@ pub fn run(arguments: &ApplyArgs) -> u8 {
     let (deployment, snapshot) = (&opened.deployment, &opened.snapshot);
     match apply(arguments, deployment, snapshot, &terminal) {
         Ok(code) => {
-            if code == exit::OK
-                && let Some(file) = &deployment.file
-            {
-                // `exec` looks there.
-                drop(trust(file, &opened.fingerprint));
+            if code == exit::OK {
+                opened.hashes.remember_or_hash_again(&snapshot.config);
             }
             code
         }
@@ -64,6 +61,9 @@ fn apply(
         )
     })?;
     let store = Store::of_user()?;
+    let turn = store.turn(&snapshot.config, || {
+        terminal.warn(&Message::new("apply.waiting").with("config", snapshot.config.display()));
+    })?;
     // What cannot be read is replaced by what a person applies now; they are told.
     let applied = match store.read(&snapshot.config) {
         Ok(applied) => applied,
@@ -115,7 +115,7 @@ fn apply(
     let code = match answer {
         Answer::Yes => {
             let recorded = books.audit.append_durable(event).map_err(unrecorded)?;
-            store.replace(snapshot, recorded)?;
+            turn.replace(snapshot, recorded)?;
             exit::OK
         }
         _ => {
