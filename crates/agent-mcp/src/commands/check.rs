@@ -91,13 +91,6 @@ fn rows(
     machine::rows(report, locale, deployment);
     enforcement::rows(report, locale, deployment, reach);
     if let Some(config) = &deployment.config {
-        if seen {
-            model::rows(report, locale, config);
-        } else {
-            let endpoint = config.ollama.endpoint.as_str();
-            let message = Message::new("check.ollama_not_asked").with("endpoint", endpoint);
-            let data = json!({ "endpoint": endpoint, "version": null });
-            report.add_with(Mark::Warning, "ollama", locale.text(&message), data);
-        }
+        model::rows(report, locale, config, seen);
     }
 }

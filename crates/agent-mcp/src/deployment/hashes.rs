@@ -281,3 +281,343 @@ fn is_settled(identity: &FileIdentity, moment: SystemTime) -> bool {
     i128::try_from(moment.as_nanos())
         .is_ok_and(|moment| latest.saturating_add(granularity) < moment)
 }
+
+#[cfg(all(test, target_os = "linux"))]
+#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// Every file of a test is older than the granularity.
+    fn later() -> SystemTime {
+        SystemTime::now() + Duration::from_secs(3600)
+    }
+
+    /// A configuration with programs, and a store.
+    struct World {
+        directory: tempfile::TempDir,
+        config: PathBuf,
+        store: Store,
+    }
+
+    impl World {
+        /// None where the temporary directory is on a file system whose identities do not count.
+        fn new() -> Option<Self> {
+            let directory = tempfile::tempdir().unwrap();
+            let config = directory.path().canonicalize().unwrap().join("agent.yaml");
+            std::fs::write(&config, "schema_version: 2\n").unwrap();
+            if !filesystem::keeps_identity(&std::fs::File::open(&config).unwrap()) {
+                assert!(
+                    std::env::var_os("AGENT_MCP_FORBID_SKIPS").is_none(),
+                    "needs: FileSystem(ext4, xfs, btrfs, f2fs) under TMPDIR"
+                );
+                eprintln!("skipped, needs: FileSystem");
+                return None;
+            }
+            Some(Self {
+                store: Store::below(config.with_file_name("state")),
+                config,
+                directory,
+            })
+        }
+
+        fn program(&self, name: &str, content: &str) -> PathBuf {
+            let path = self.config.with_file_name(name);
+            std::fs::write(&path, content).unwrap();
+            path
+        }
+
+        /// A start at this time that remembers what it may.
+        fn start_at(&self, programs: &[PathBuf], now: fn() -> SystemTime) -> Start {
+            let mut hashes = Hashes::from_store(&self.store, &self.config, Threads::All);
+            hashes.now = now;
+            let pinned = hashes.pin(programs);
+            let problem = hashes.problem().map(|fault| fault.to_string());
+            hashes.remember(&self.store, &self.config).unwrap();
+            Start {
+                pinned: pinned.into_iter().map(Result::unwrap).collect(),
+                read: hashes.read(),
+                problem,
+            }
+        }
+
+        fn start(&self, programs: &[PathBuf]) -> Start {
+            let start = self.start_at(programs, later);
+            for (path, pinned) in programs.iter().zip(&start.pinned) {
+                assert_eq!(
+                    pinned.sha256,
+                    super::super::pin(path).unwrap().sha256,
+                    "{path:?}"
+                );
+            }
+            start
+        }
+
+        fn record(&self) -> PathBuf {
+            let directory = self.config.with_file_name("state/applied-configurations");
+            let mut found = std::fs::read_dir(directory).unwrap();
+            found
+                .find_map(|entry| {
+                    let path = entry.unwrap().path();
+                    path.to_string_lossy()
+                        .ends_with(HASHES_ENDING)
+                        .then_some(path)
+                })
+                .unwrap()
+        }
+    }
+
+    const HASHES_ENDING: &str = ".hashes.json";
+
+    struct Start {
+        pinned: Vec<Pinned>,
+        read: usize,
+        problem: Option<String>,
+    }
+
+    /// Issue 4, X-HASH: an unchanged start reads no program; in their order, whoever hashed them.
+    #[test]
+    fn x_hash_an_unchanged_start_reads_nothing() {
+        let Some(world) = World::new() else { return };
+        let mut programs: Vec<PathBuf> = (0..20)
+            .map(|number| world.program(&format!("p{number}"), &format!("program {number}")))
+            .collect();
+        let first = world.start(&programs);
+        assert_eq!((first.read, first.problem), (20, None));
+        let second = world.start(&programs);
+        assert_eq!((second.read, second.problem), (0, None));
+        assert_eq!(first.pinned, second.pinned);
+        programs.push(world.program("more", "one more"));
+        assert_eq!(world.start(&programs).read, 1);
+        // What is not asked for any more is forgotten.
+        assert_eq!(world.start(&programs[..1]).read, 0);
+        assert_eq!(world.start(&programs[..2]).read, 1);
+        // One that is gone is told at its place.
+        std::fs::remove_file(&programs[0]).unwrap();
+        let mut hashes = Hashes::from_store(&world.store, &world.config, Threads::One);
+        let pinned = hashes.pin(&programs[..3]);
+        assert!(pinned[0].is_err() && pinned[1].is_ok() && pinned[2].is_ok());
+    }
+
+    /// AT-09, ST-24: one byte of the same length under the same modification time, however it came there.
+    #[test]
+    fn at_09_another_file_that_looks_the_same_is_read() {
+        let Some(world) = World::new() else { return };
+        let tool = world.program("tool", "the good program");
+        let good = std::fs::metadata(&tool).unwrap().modified().unwrap();
+        let evil = "the evil program";
+        let as_before = |path: &Path| {
+            let times = std::fs::FileTimes::new().set_modified(good);
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            file.set_times(times).unwrap();
+        };
+        let write = |path: &Path| {
+            std::fs::write(path, evil).unwrap();
+            as_before(path);
+        };
+        let elsewhere = tool.with_file_name("elsewhere");
+        let in_place = || write(&tool);
+        let renamed = || {
+            write(&elsewhere);
+            std::fs::rename(&elsewhere, &tool).unwrap();
+        };
+        let linked = || {
+            write(&elsewhere);
+            std::fs::remove_file(&tool).unwrap();
+            std::fs::hard_link(&elsewhere, &tool).unwrap();
+        };
+        let through_a_link = || {
+            let other_name = tool.with_file_name("other-name");
+            std::fs::hard_link(&tool, &other_name).unwrap();
+            write(&other_name);
+            std::fs::remove_file(other_name).unwrap();
+        };
+        let led_elsewhere = || {
+            write(&elsewhere);
+            std::fs::remove_file(&tool).unwrap();
+            symlink(&elsewhere, &tool).unwrap();
+        };
+        let ways: [(&str, &dyn Fn()); 5] = [
+            ("in place", &in_place),
+            ("renamed", &renamed),
+            ("linked", &linked),
+            ("through a link", &through_a_link),
+            ("led elsewhere", &led_elsewhere),
+        ];
+        for (way, change) in ways {
+            drop(std::fs::remove_file(&tool));
+            world.program("tool", "the good program");
+            as_before(&tool);
+            let before = world.start(std::slice::from_ref(&tool));
+            assert_eq!(
+                world.start(std::slice::from_ref(&tool)).read,
+                0,
+                "{way}: control"
+            );
+            change();
+            let after = world.start(std::slice::from_ref(&tool));
+            assert_eq!(after.read, 1, "{way}");
+            let (before, after) = (&before.pinned[0], &after.pinned[0]);
+            assert_ne!(before.sha256, after.sha256, "{way}");
+            let looks = |pinned: &Pinned| (pinned.identity.size, pinned.identity.modified_ns);
+            assert_eq!(looks(before), looks(after), "{way}: it looks the same");
+        }
+        // Two that changed places.
+        std::fs::remove_file(&tool).unwrap();
+        let pair = [
+            world.program("tool", "the good program"),
+            world.program("b", evil),
+        ];
+        let before = world.start(&pair);
+        std::fs::rename(&pair[0], &elsewhere).unwrap();
+        std::fs::rename(&pair[1], &pair[0]).unwrap();
+        std::fs::rename(&elsewhere, &pair[1]).unwrap();
+        let after = world.start(&pair);
+        assert_eq!(before.pinned[0].sha256, after.pinned[1].sha256);
+        assert_eq!(before.pinned[1].sha256, after.pinned[0].sha256);
+    }
+
+    /// X-HASH: what changed a moment before it was hashed, or claims to change in the future, is not remembered.
+    #[test]
+    fn x_hash_what_just_changed_is_not_remembered() {
+        let Some(world) = World::new() else { return };
+        let tool = [world.program("tool", "fresh")];
+        assert_eq!(world.start_at(&tool, SystemTime::now).read, 1);
+        assert_eq!(
+            world.start_at(&tool, SystemTime::now).read,
+            1,
+            "still fresh"
+        );
+        let future = std::fs::FileTimes::new().set_modified(later() + Duration::from_secs(3600));
+        let file = std::fs::File::options().write(true).open(&tool[0]);
+        file.unwrap().set_times(future).unwrap();
+        assert_eq!(world.start(&tool).read, 1);
+        assert_eq!(world.start(&tool).read, 1, "from the future");
+        let moment = UNIX_EPOCH + Duration::from_secs(100);
+        let check = |changed: i128, modified: i128, settled: bool| {
+            let identity = FileIdentity {
+                device: 1,
+                inode: 1,
+                size: 1,
+                modified_ns: modified,
+                changed_ns: changed,
+            };
+            assert_eq!(is_settled(&identity, moment), settled, "{identity:?}");
+        };
+        const SECOND: i128 = 1_000_000_000;
+        check(98 * SECOND - 1, 0, true);
+        check(98 * SECOND, 0, false);
+        check(0, 98 * SECOND, false);
+        check(101 * SECOND, 0, false);
+        check(i128::MAX, 0, false);
+    }
+
+    /// X-HASH: a page that a mapping has made writable takes no new time when it is written again, unless it was synced.
+    #[test]
+    #[allow(
+        clippy::disallowed_types,
+        reason = "the writer must be another program: this crate has no unsafe code"
+    )]
+    fn x_hash_a_writer_with_a_mapping_is_seen() {
+        use std::process::{Command, Stdio};
+        let Some(world) = World::new() else { return };
+        let tool = [world.program("tool", "a program that is mapped")];
+        let script = "import mmap, sys\n\
+            f = open(sys.argv[1], 'r+b')\n\
+            m = mmap.mmap(f.fileno(), 0)\n\
+            for byte in b'12':\n    m[0] = byte\n    print('written', flush=True)\n    sys.stdin.readline()\n";
+        let child = Command::new("python3")
+            .args(["-c", script])
+            .arg(&tool[0])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let Ok(mut child) = child else {
+            assert!(
+                std::env::var_os("AGENT_MCP_FORBID_SKIPS").is_none(),
+                "needs: python3"
+            );
+            eprintln!("skipped, needs: python3");
+            return;
+        };
+        let mut written = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut go_on = child.stdin.take().unwrap();
+        written.next().unwrap().unwrap();
+        let before = world.start(&tool);
+        assert_eq!(world.start(&tool).read, 0, "control");
+        writeln!(go_on).unwrap();
+        written.next().unwrap().unwrap();
+        let after = world.start(&tool);
+        assert_eq!(after.read, 1);
+        assert_ne!(before.pinned[0].sha256, after.pinned[0].sha256);
+        drop(go_on);
+        assert!(child.wait().unwrap().success());
+    }
+
+    /// ST-23: a record that is not whole, ours, this version's, this configuration's and closed to others is not believed; all
+    /// is hashed, it is told, and the next record is good.
+    #[test]
+    fn st_23_a_record_that_is_not_ours_is_not_believed() {
+        let Some(world) = World::new() else { return };
+        let tool = [world.program("tool", "a program")];
+        world.start(&tool);
+        let path = world.record();
+        let good = std::fs::read_to_string(&path).unwrap();
+        let digest = world.start(&tool).pinned[0].sha256.to_string();
+        let other = digest.replace(
+            &digest[..1],
+            if digest.starts_with('0') { "1" } else { "0" },
+        );
+        let private = std::fs::Permissions::from_mode(0o600);
+        let put = |text: &str| {
+            drop(std::fs::remove_file(&path));
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, private.clone()).unwrap();
+        };
+        // Somebody else's configuration, with the same program.
+        let foreign = world.program("other.yaml", "schema_version: 2\n");
+        let texts = [
+            good[..good.len() / 2].to_owned(),
+            String::new(),
+            "[]".to_owned(),
+            good.replace(&digest, &other),
+            good.replace("\"schema_version\":1", "\"schema_version\":2"),
+            good.replace("\"schema_version\":1", "\"schema_version\":0"),
+            good.replace("\"inode\":", "\"more\":1,\"inode\":"),
+            good.replace(
+                &world.config.display().to_string(),
+                &foreign.display().to_string(),
+            ),
+        ];
+        let refused = |what: &str| {
+            let start = world.start(&tool);
+            assert_eq!(start.read, 1, "{what}");
+            assert!(start.problem.is_some(), "{what}");
+            let start = world.start(&tool);
+            assert_eq!((start.read, start.problem), (0, None), "{what}: replaced");
+        };
+        for text in texts {
+            assert_ne!(text, good);
+            put(&text);
+            refused(&text);
+        }
+        put(&good);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        refused("open to others");
+        let elsewhere = world.program("record", &good);
+        std::fs::set_permissions(&elsewhere, private.clone()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        symlink(&elsewhere, &path).unwrap();
+        refused("a link");
+        if rustix::process::geteuid().is_root() {
+            put(&good);
+            std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
+            refused("another user's");
+        }
+        put(&good);
+        let start = world.start(&tool);
+        assert_eq!((start.read, start.problem), (0, None), "control");
+        drop(world.directory);
+    }
+}

@@ -7,9 +7,20 @@ use policy::config::{Config, Think};
 use policy::{Code, Localize, Message};
 use serde_json::{Value, json};
 
-pub(super) fn rows(report: &mut Report, locale: &Locale, config: &Config) {
+/// Where an Ollama listens that nobody has configured.
+const USUAL: [&str; 2] = ["http://localhost:11434/", "http://127.0.0.1:11434/"];
+
+/// `seen`: a person has named or applied it. Else only the usual Ollama of this machine is asked, which is no secret and no
+/// way out.
+pub(super) fn rows(report: &mut Report, locale: &Locale, config: &Config, seen: bool) {
     let ollama = &config.ollama;
     let endpoint = ollama.endpoint.as_str();
+    if !seen && !USUAL.contains(&endpoint) {
+        let message = Message::new("check.ollama_not_asked").with("endpoint", endpoint);
+        let data = json!({ "endpoint": endpoint, "version": Value::Null });
+        report.add_with(Mark::Warning, "ollama", locale.text(&message), data);
+        return tell_no_model(report, locale, config);
+    }
     match ask(&ollama.endpoint, Details::Named(&ollama.model)) {
         Ok(server) => {
             let message = Message::new("check.ollama")
@@ -32,10 +43,15 @@ pub(super) fn rows(report: &mut Report, locale: &Locale, config: &Config) {
             };
             let data = json!({ "endpoint": endpoint, "version": Value::Null });
             report.add_with(Mark::Warning, "ollama", detail, data);
-            if ollama.model == NO_MODEL {
-                report.add(Mark::Warning, "model", locale.text(&no_model(config, &[])));
-            }
+            tell_no_model(report, locale, config);
         }
+    }
+}
+
+/// What can be said about the model without a server.
+fn tell_no_model(report: &mut Report, locale: &Locale, config: &Config) {
+    if config.ollama.model == NO_MODEL {
+        report.add(Mark::Warning, "model", locale.text(&no_model(config, &[])));
     }
 }
 
