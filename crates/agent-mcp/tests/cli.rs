@@ -291,7 +291,7 @@ fn sec_inv_01_a_written_configuration_is_not_obeyed() {
             .unwrap()
     };
     let yaml = format!(
-        "schema_version: 2\nollama: {{model: m}}\nsandbox: {{workspaces: [.], mounts: [{{path: {}, access: read_only}}]}}\n",
+        "schema_version: 2\nollama: {{model: m, endpoint: \"http://127.0.0.1:9\"}}\nsandbox: {{workspaces: [.], mounts: [{{path: {}, access: read_only}}]}}\n",
         outside.path().canonicalize().unwrap().display()
     );
     let write = format!("printf '%s' '{yaml}' > agent.yaml");

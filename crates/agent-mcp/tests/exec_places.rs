@@ -272,11 +272,13 @@ fn x_root_behind_a_closed_directory_is_no_missing_place() {
         std::fs::create_dir(base.join(place)).unwrap();
     }
     std::fs::copy("/bin/true", base.join("closed/tool")).unwrap();
-    let config = base.join("agent.yaml");
-    let yaml = "schema_version: 2\nollama: {model: m, endpoint: 'http://127.0.0.1:9'}\nsandbox:\n  workspaces: [closed/in]\n  execution: {entries: [{alias: tool, path: closed/tool}]}\n";
+    // Not found from where the commands run.
+    let config = base.join("conf/agent.yaml");
+    std::fs::create_dir(base.join("conf")).unwrap();
+    let yaml = "schema_version: 2\nollama: {model: m, endpoint: 'http://127.0.0.1:9'}\nsandbox:\n  workspaces: [../closed/in]\n  execution: {entries: [{alias: tool, path: ../closed/tool}]}\n";
     std::fs::write(&config, yaml).unwrap();
     std::fs::set_permissions(&base, Permissions::from_mode(0o755)).unwrap();
-    for place in ["home", "closed", "closed/in", "agent.yaml"] {
+    for place in ["home", "closed", "closed/in", "conf", "conf/agent.yaml"] {
         std::os::unix::fs::chown(base.join(place), Some(user), Some(user)).ok();
     }
     let closed = base.join("closed");

@@ -137,7 +137,12 @@ pub fn run(arguments: &ShowArgs) -> u8 {
         terminal.say(&Message::new(id).with("config", now.config.display()));
     }
     match unreadable {
-        None => exit::OK,
+        None => {
+            if let Some(problem) = opened.hashes.problem() {
+                terminal.fault(problem);
+            }
+            exit::OK
+        }
         Some(fault) => {
             terminal.fault(&fault);
             exit::of(fault.code)

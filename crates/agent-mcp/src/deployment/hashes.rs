@@ -312,7 +312,7 @@ mod tests {
                     std::env::var_os("AGENT_MCP_FORBID_SKIPS").is_none(),
                     "needs: FileSystem(ext4, xfs, btrfs, f2fs) under TMPDIR"
                 );
-                eprintln!("skipped, needs: FileSystem");
+                eprintln!("needs: FileSystem");
                 return None;
             }
             Some(Self {
@@ -538,7 +538,7 @@ mod tests {
                 std::env::var_os("AGENT_MCP_FORBID_SKIPS").is_none(),
                 "needs: python3"
             );
-            eprintln!("skipped, needs: python3");
+            eprintln!("needs: python3");
             return;
         };
         let mut written = BufReader::new(child.stdout.take().unwrap()).lines();
