@@ -1,14 +1,15 @@
 //! The bytes of programs, read once: their SHA-256 is remembered in the applied store by device, inode, size, modification and
 //! change time, so that an unchanged start reads none of them (issue 4). What is not remembered is hashed in parallel.
 //!
-//! Nobody but root can set a change time, so whoever writes to a file makes it another one for this record. Three cases are left,
-//! and in each of them the file is hashed again: it changed so shortly before it was hashed that a later change could have the
-//! same time; its file system does not keep these numbers ([`filesystem::keeps_identity`]); it was being written through a
-//! memory mapping, which is why it is synced first: a page that is clean takes a new change time before it can be written again.
+//! Nobody but root can set a change time, so whoever writes to a file makes it another one for this record. What could still be
+//! written unseen is hashed again each time: what changed so shortly before it was hashed that a later change could have the same
+//! time; what lies on a file system that does not keep these numbers ([`filesystem::keeps_identity`]); what others may write, who
+//! could hold a write that has begun. A file is synced before it is hashed: then its pages are clean, and a mapping has to take a
+//! new change time before it can write again. See docs/decisions/0010.
 
 use super::applied::Store;
-use super::filesystem;
 use super::pin::{Opened, Pinned, hash};
+use super::{filesystem, guarded};
 use policy::Fault;
 use policy::effective::{FileIdentity, Sha256Digest};
 use serde::{Deserialize, Serialize};
@@ -17,13 +18,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The version that this program writes and reads.
 const SCHEMA_VERSION: u32 = 1;
-/// A change this shortly before hashing may be followed by another with the same time. Clocks of file systems tick every 10 ms at
-/// most, those of old ones every 2 s.
-const GRANULARITY: Duration = Duration::from_secs(2);
 
 type Known = BTreeMap<FileIdentity, Sha256Digest>;
 
@@ -95,7 +93,7 @@ pub struct Hashes {
     /// What was pinned and may be remembered.
     settled: Known,
     threads: Threads,
-    now: fn() -> SystemTime,
+    now: fn() -> i128,
     /// Why the record was not believed.
     problem: Option<Fault>,
     /// Files that were read.
@@ -109,7 +107,7 @@ impl Hashes {
             known: Known::new(),
             settled: Known::new(),
             threads,
-            now: SystemTime::now,
+            now: now_ns,
             problem: None,
             read: 0,
         }
@@ -179,19 +177,31 @@ impl Hashes {
             paths.iter().map(|path| self.remembered(path)).collect();
         let unread: Vec<usize> = (0..paths.len()).filter(|at| found[*at].is_none()).collect();
         self.read += unread.len();
-        for (at, pinned) in self.read_all(paths, &unread) {
-            found[at] = Some(pinned.map(|Read { pinned, settled }| {
-                if settled {
-                    self.settled.insert(pinned.identity, pinned.sha256);
-                }
-                pinned
-            }));
+        for (at, read) in self.read_all(paths, &unread) {
+            found[at] = Some(read.map(|read| self.learn(read)));
         }
         let never = || Err(io::Error::from(io::ErrorKind::Interrupted));
         found
             .into_iter()
             .map(|pinned| pinned.unwrap_or_else(never))
             .collect()
+    }
+
+    fn learn(&mut self, Read { pinned, stands }: Read) -> Pinned {
+        let Pinned {
+            identity, sha256, ..
+        } = pinned;
+        match stands {
+            Stands::Kept => drop(self.settled.insert(identity, sha256)),
+            Stands::WhileWeRun => {}
+            Stands::No => {
+                return Pinned {
+                    identity: identity.never_the_same(),
+                    ..pinned
+                };
+            }
+        }
+        pinned
     }
 
     /// The file of a path, if its bytes are known.
@@ -242,44 +252,55 @@ impl Hashes {
     }
 }
 
+/// Now, in nanoseconds since 1970; 0 before.
+fn now_ns() -> i128 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| i128::try_from(now.as_nanos()).unwrap_or(0))
+}
+
 /// A program whose bytes were read.
 struct Read {
     pinned: Pinned,
-    /// Whether its identity stands for its bytes from now on.
-    settled: bool,
+    stands: Stands,
+}
+
+/// For how long its identity stands for these bytes.
+enum Stands {
+    /// From now on.
+    Kept,
+    /// Not beyond: its file system does not keep it, or others may write it.
+    WhileWeRun,
+    /// It changed too shortly before.
+    No,
 }
 
 impl Read {
-    fn of(path: &Path, now: fn() -> SystemTime) -> io::Result<Self> {
+    fn of(path: &Path, now: fn() -> i128) -> io::Result<Self> {
         let Opened {
             resolved,
             file,
             identity,
         } = Opened::of(path)?;
         // From here on, to write through a mapping takes a new change time first.
-        let keeps = filesystem::keeps_identity(&file) && file.sync_data().is_ok();
+        let keeps = filesystem::keeps_identity(&file)
+            && guarded::is_closed_to_others(&resolved, &file.metadata()?)
+            && file.sync_data().is_ok();
         let start = now();
         let sha256 = hash(&file, identity)?;
+        let stands = match (identity.is_settled_at(start), keeps) {
+            (false, _) => Stands::No,
+            (true, false) => Stands::WhileWeRun,
+            (true, true) => Stands::Kept,
+        };
         Ok(Self {
             pinned: Pinned {
                 resolved,
                 identity,
                 sha256,
             },
-            settled: keeps && is_settled(&identity, start),
+            stands,
         })
     }
-}
-
-/// Whether the last change was long enough before this moment. A time in the future is not.
-fn is_settled(identity: &FileIdentity, moment: SystemTime) -> bool {
-    let Ok(moment) = moment.duration_since(UNIX_EPOCH) else {
-        return false;
-    };
-    let latest = identity.changed_ns.max(identity.modified_ns);
-    let granularity = i128::try_from(GRANULARITY.as_nanos()).unwrap_or(i128::MAX);
-    i128::try_from(moment.as_nanos())
-        .is_ok_and(|moment| latest.saturating_add(granularity) < moment)
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -288,6 +309,9 @@ mod tests {
     use super::*;
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::time::Duration;
+
+    const SECOND: i128 = 1_000_000_000;
 
     /// Every file of a test is older than the granularity.
     fn later() -> SystemTime {
@@ -329,7 +353,7 @@ mod tests {
         }
 
         /// A start at this time that remembers what it may.
-        fn start_at(&self, programs: &[PathBuf], now: fn() -> SystemTime) -> Start {
+        fn start_at(&self, programs: &[PathBuf], now: fn() -> i128) -> Start {
             let mut hashes = Hashes::from_store(&self.store, &self.config, Threads::All);
             hashes.now = now;
             let pinned = hashes.pin(programs);
@@ -483,34 +507,31 @@ mod tests {
     fn x_hash_what_just_changed_is_not_remembered() {
         let Some(world) = World::new() else { return };
         let tool = [world.program("tool", "fresh")];
-        assert_eq!(world.start_at(&tool, SystemTime::now).read, 1);
-        assert_eq!(
-            world.start_at(&tool, SystemTime::now).read,
-            1,
-            "still fresh"
-        );
-        let future = std::fs::FileTimes::new().set_modified(later() + Duration::from_secs(3600));
+        let first = world.start_at(&tool, now_ns);
+        assert_eq!(first.read, 1);
+        // Nor does it count while we run.
+        let seen = super::super::identity_of(&std::fs::metadata(&tool[0]).unwrap());
+        assert_ne!(first.pinned[0].identity, seen);
+        assert_eq!(world.start(&tool).pinned[0].identity, seen, "control");
+        let tool = [world.program("tool", "fresh again")];
+        assert_eq!(world.start_at(&tool, now_ns).read, 1);
+        assert_eq!(world.start_at(&tool, now_ns).read, 1, "still fresh");
+        // Others may write it, so they may be about to.
+        let mode = |mode| {
+            std::fs::set_permissions(&tool[0], std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(0o757);
+        assert_eq!(world.start(&tool).read, 1);
+        assert_eq!(world.start(&tool).read, 1, "open to others");
+        mode(0o755);
+        assert_eq!(world.start(&tool).read, 1);
+        assert_eq!(world.start(&tool).read, 0, "control");
+        let future =
+            std::fs::FileTimes::new().set_modified(SystemTime::now() + Duration::from_secs(7200));
         let file = std::fs::File::options().write(true).open(&tool[0]);
         file.unwrap().set_times(future).unwrap();
         assert_eq!(world.start(&tool).read, 1);
         assert_eq!(world.start(&tool).read, 1, "from the future");
-        let moment = UNIX_EPOCH + Duration::from_secs(100);
-        let check = |changed: i128, modified: i128, settled: bool| {
-            let identity = FileIdentity {
-                device: 1,
-                inode: 1,
-                size: 1,
-                modified_ns: modified,
-                changed_ns: changed,
-            };
-            assert_eq!(is_settled(&identity, moment), settled, "{identity:?}");
-        };
-        const SECOND: i128 = 1_000_000_000;
-        check(98 * SECOND - 1, 0, true);
-        check(98 * SECOND, 0, false);
-        check(0, 98 * SECOND, false);
-        check(101 * SECOND, 0, false);
-        check(i128::MAX, 0, false);
     }
 
     /// X-HASH: a page that a mapping has made writable takes no new time when it is written again, unless it was synced.

@@ -152,8 +152,12 @@ impl Walker {
         if let Some(sha256) = self.hashes.lock().ok().and_then(|hashes| known(&hashes)) {
             return Ok(sha256);
         }
+        let start = os::now_ns();
         let sha256 = hash(file, identity)?;
-        if let Ok(mut hashes) = self.hashes.lock() {
+        // What has just changed may change again and look the same.
+        if identity.is_settled_at(start)
+            && let Ok(mut hashes) = self.hashes.lock()
+        {
             hashes.insert(identity, sha256);
         }
         Ok(sha256)
