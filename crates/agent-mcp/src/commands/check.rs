@@ -16,7 +16,7 @@ use super::opening::{configured_locale, flag_locale, load_flag_locale};
 use crate::cli::CheckArgs;
 use crate::deployment::{Deployment, DeploymentError, Hashes, Narrowing, Threads, discover, look};
 use crate::locale::Locale;
-use policy::{Localize, Message};
+use policy::Localize;
 use report::{Mark, Report};
 use serde_json::json;
 use std::path::Path;

@@ -314,8 +314,8 @@ mod tests {
     const SECOND: i128 = 1_000_000_000;
 
     /// Every file of a test is older than the granularity.
-    fn later() -> SystemTime {
-        SystemTime::now() + Duration::from_secs(3600)
+    fn later() -> i128 {
+        now_ns() + 3600 * SECOND
     }
 
     /// A configuration with programs, and a store.
