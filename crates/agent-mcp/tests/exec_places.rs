@@ -247,7 +247,7 @@ fn bad_input_working_directory() {
         } else {
             assert_eq!((code, out.as_str()), (Some(125), ""), "{mode:o}: {said}");
             let wanted = format!(
-                "agent-mcp: file.not_found: {} does not exist.",
+                "agent-mcp: file.permission_denied: Permission denied: {}",
                 here.display()
             );
             assert!(said.starts_with(&wanted), "{mode:o}: {said}");
