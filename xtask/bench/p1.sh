@@ -3,7 +3,7 @@
 set -euo pipefail
 # As released: static, so that a start loads no library.
 cargo xtask release
-OURS=${CARGO_TARGET_DIR:-$(pwd)/target}/$(rustc -vV | sed -n 's/^host: //p')/release/agent-mcp
+OURS=${CARGO_TARGET_DIR:-$(pwd)/target}/$(rustc -vV | sed -n 's/^host: //p')/dist/agent-mcp
 command -v bwrap >/dev/null || { echo "needs: bwrap"; exit 1; }
 WS=$(mktemp -d); STATE=$(mktemp -d); trap 'rm -rf "$WS" "$STATE"' EXIT
 [ "$(id -u)" != 0 ] || [ -z "${BENCH_USER:-}" ] || { chown -R "$BENCH_USER" "$WS" "$STATE"; }

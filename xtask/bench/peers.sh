@@ -19,7 +19,7 @@ fi
 if [ -z "${OURS:-}" ]; then
   # As released: static, so that a start loads no library.
   cargo xtask release
-  OURS=${CARGO_TARGET_DIR:-$(pwd)/target}/$(rustc -vV | sed -n 's/^host: //p')/release/agent-mcp
+  OURS=${CARGO_TARGET_DIR:-$(pwd)/target}/$(rustc -vV | sed -n 's/^host: //p')/dist/agent-mcp
 fi
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 install -m 755 "$OURS" "$work/agent-mcp"

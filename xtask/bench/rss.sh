@@ -2,7 +2,7 @@
 # P-4, second half: resident memory of an idle `agent-mcp serve`, after initialize. Target: at most 25 MiB.
 set -euo pipefail
 cargo xtask release
-OURS=${CARGO_TARGET_DIR:-$(pwd)/target}/$(rustc -vV | sed -n 's/^host: //p')/release/agent-mcp
+OURS=${CARGO_TARGET_DIR:-$(pwd)/target}/$(rustc -vV | sed -n 's/^host: //p')/dist/agent-mcp
 W=$(mktemp -d); trap 'rm -rf "$W"' EXIT
 mkdir "$W/ws"
 cat > "$W/agent.yaml" <<Y

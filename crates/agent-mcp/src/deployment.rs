@@ -94,8 +94,17 @@ pub struct ReadConfiguration {
     pub loaded: Loaded,
     /// The bytes of both files.
     pub fingerprint: Sha256Digest,
-    /// Whether a person has named it, put it where only they or the administrator write, or applied it as it is.
-    pub seen: bool,
+    /// How a person stands to it.
+    pub judged: Judged,
+}
+
+/// Whether a person has decided about a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// Named, put where only they or the administrator write, or applied as it is.
+    Yes,
+    /// Only found: what ran there may have written it. Nobody whom it names is asked, and its texts are not used.
+    NotYet,
 }
 
 /// The configuration that a command works with: the named one, or the first one found. For `exec` and `audit`, which obey it:
@@ -104,21 +113,32 @@ pub struct ReadConfiguration {
 /// # Errors
 /// None there, one that no person has applied as it is now, unreadable, or every finding at once.
 pub fn locate(named: Option<&Path>) -> Result<ReadConfiguration, DeploymentError> {
-    match read_found(named, false)? {
-        read if read.seen => Ok(read),
+    match read_found(named, Unjudged::Refused)? {
+        read if read.judged == Judged::Yes => Ok(read),
         ReadConfiguration { file, .. } => Err(DeploymentError::Untrusted { file }),
     }
 }
 
-/// The same for a person who looks at it, whoever wrote it: [`ReadConfiguration::seen`] tells.
+/// The same for a person who looks at it, whoever wrote it: [`ReadConfiguration::judged`] tells.
 ///
 /// # Errors
 /// As [`locate`], without `Untrusted`.
 pub fn look(named: Option<&Path>) -> Result<ReadConfiguration, DeploymentError> {
-    read_found(named, true)
+    read_found(named, Unjudged::Shown)
 }
 
-fn read_found(named: Option<&Path>, unseen: bool) -> Result<ReadConfiguration, DeploymentError> {
+/// What becomes of one that nobody has judged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unjudged {
+    /// Nothing of it is told: it would not be obeyed.
+    Refused,
+    Shown,
+}
+
+fn read_found(
+    named: Option<&Path>,
+    unjudged: Unjudged,
+) -> Result<ReadConfiguration, DeploymentError> {
     let mut discovery = discover(named);
     let Some(found) = discovery.found.take() else {
         let discovery = Box::new(discovery);
@@ -130,17 +150,19 @@ fn read_found(named: Option<&Path>, unseen: bool) -> Result<ReadConfiguration, D
                 .and_then(|store| store.read(&file))
                 .ok()
                 .flatten();
-            let seen = |now: &Sha256Digest| {
+            let judged = |now: &Sha256Digest| {
                 let applied = applied.as_ref().map(|applied| &applied.fingerprint);
-                applied == Some(&now.to_string())
+                match applied == Some(&now.to_string()) {
+                    true => Judged::Yes,
+                    false => Judged::NotYet,
+                }
             };
-            // Where it would not be obeyed, nothing of it is told either.
-            if !unseen && !seen(&fingerprint_of(&file)?) {
+            if unjudged == Unjudged::Refused && judged(&fingerprint_of(&file)?) == Judged::NotYet {
                 return Err(DeploymentError::Untrusted { file });
             }
             let mut read = read_configuration(&file)?;
             // What was judged is what is used.
-            read.seen = seen(&read.fingerprint);
+            read.judged = judged(&read.fingerprint);
             Ok(read)
         }
         Found::Named(file) | Found::Own(file) => read_configuration(&file),
@@ -211,7 +233,7 @@ pub fn read_configuration(file: &Path) -> Result<ReadConfiguration, DeploymentEr
         file: file.to_owned(),
         loaded,
         fingerprint: fingerprint(&base, local.as_deref()),
-        seen: true,
+        judged: Judged::Yes,
     })
 }
 
@@ -269,7 +291,7 @@ impl Deployment {
                 mut warnings,
             },
             fingerprint,
-            seen: _,
+            judged: _,
         } = read;
         let mut faults = Vec::new();
         let base =

@@ -24,12 +24,17 @@ use std::process::ExitCode;
 
 /// Parses the command line and does it.
 pub fn main() -> ExitCode {
+    // Before anything is read, for one command: what does not depend on what is read.
+    let begun = std::env::args_os()
+        .nth(1)
+        .filter(|word| word == "exec")
+        .and_then(|_| sandbox_linux::HeadStart::begin());
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(not_read(error)),
     };
     let code = match cli.command {
-        Command::Exec(arguments) => commands::exec::run(&arguments),
+        Command::Exec(arguments) => commands::exec::run(&arguments, begun),
         Command::Serve(arguments) => commands::serve::run(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Apply(arguments) => commands::apply::run(&arguments),

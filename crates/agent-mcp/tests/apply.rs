@@ -686,7 +686,7 @@ fn design_10_6_show_tells_the_network() {
     std::fs::write(&place.config, head.clone() + &more).unwrap();
     let drifted = shown();
     assert_eq!(row(&drifted, "127.0.0.1:9")["state"], "applied");
-    assert_eq!(row(&drifted, "::1:9")["state"], "removed");
+    assert_eq!(row(&drifted, "[::1]:9")["state"], "removed");
     let unknown = row(&drifted, "nowhere.invalid:443");
     assert_eq!(unknown["state"], "new");
     assert_eq!(unknown["addresses"], serde_json::json!([]));

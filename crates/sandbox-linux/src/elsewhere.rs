@@ -39,6 +39,16 @@ pub(crate) fn ask_for_names(_: &[String]) -> Result<crate::Answers, SandboxError
 
 /// Cannot be made here.
 #[derive(Debug)]
+pub(crate) enum HeadStart {}
+
+impl HeadStart {
+    pub(crate) fn begin() -> Option<Self> {
+        None
+    }
+}
+
+/// Cannot be made here.
+#[derive(Debug)]
 pub(crate) enum Readied {}
 
 impl Readied {
@@ -56,6 +66,7 @@ impl Readied {
         self,
         _: &EffectivePolicy,
         _: &Command,
+        _: Option<HeadStart>,
         _: impl FnMut(&Enforcement) -> Result<(), SandboxError>,
     ) -> Result<ExecReport, SandboxError> {
         match self {}

@@ -108,7 +108,28 @@ pub fn confine<A: Into<OsString>>(
         },
         enforcement: readied.enforcement(),
         readied,
+        begun: None,
     })
+}
+
+/// The part of a sandbox that depends on no policy, begun while the caller is still finding out what the policy is: its
+/// namespaces and the network in it, two milliseconds of a second processor (P-1).
+///
+/// Nothing runs in it: it waits for [`Confined::run`], which gives it everything, the policy included, or for being dropped,
+/// which ends it. INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are held back from now until it is dropped or the
+/// run is over.
+#[derive(Debug)]
+#[must_use = "dropped, it ends"]
+pub struct HeadStart(backend::HeadStart);
+
+impl HeadStart {
+    /// Begins. This process must have one thread, as for [`Confined::run`].
+    ///
+    /// None where it cannot be done here. That is no error: [`Confined::run`] makes everything itself, and says what is
+    /// wrong then.
+    pub fn begin() -> Option<Self> {
+        backend::HeadStart::begin().map(Self)
+    }
 }
 
 /// A confined command that has not started. Made by [`confine`]; ends in [`Confined::run`] or [`Confined::output`].
@@ -119,6 +140,7 @@ pub struct Confined<'p> {
     command: Command,
     enforcement: Enforcement,
     readied: Readied,
+    begun: Option<HeadStart>,
 }
 
 impl Confined<'_> {
@@ -153,6 +175,13 @@ impl Confined<'_> {
         self
     }
 
+    /// Goes on with what has begun, for [`Confined::run`]. Where the policy or this machine needs something else, that is
+    /// dropped and everything made anew.
+    pub fn after(mut self, begun: Option<HeadStart>) -> Self {
+        self.begun = begun;
+        self
+    }
+
     /// Where the program's file is, as far as that can be seen from outside: for a record of what was started.
     pub fn program(&self) -> Option<PathBuf> {
         backend::locate(self.policy, &self.command)
@@ -181,11 +210,13 @@ impl Confined<'_> {
         mut before: impl FnMut(&Enforcement) -> Result<(), SandboxError>,
     ) -> Result<ExecReport, SandboxError> {
         permit.redeem(&self.enforcement, self.policy)?;
-        self.readied.run(self.policy, &self.command, |enforced| {
+        let begun = self.begun.map(|begun| begun.0);
+        let run = |enforced: &Enforcement| {
             // What came about may be less than what was seen possible.
             let _enough = enforced.permit(self.policy)?;
             before(enforced)
-        })
+        };
+        self.readied.run(self.policy, &self.command, begun, run)
     }
 
     /// Runs it in a sandbox of its own with `stdin` (nothing: end of file at once) and captures its output: `output_bytes`

@@ -29,7 +29,7 @@ mod backend;
 mod exec;
 
 pub use backend::LinuxSandbox;
-pub use exec::{Confined, ExecReport, Explain, PATH, confine};
+pub use exec::{Confined, ExecReport, Explain, HeadStart, PATH, confine};
 pub use policy;
 
 /// What names lead to, or why that is not known.

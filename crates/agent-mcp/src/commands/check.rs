@@ -14,7 +14,9 @@ pub(crate) use machine::memory_bytes;
 
 use super::opening::{configured_locale, flag_locale, load_flag_locale};
 use crate::cli::CheckArgs;
-use crate::deployment::{Deployment, DeploymentError, Hashes, Narrowing, Threads, discover, look};
+use crate::deployment::{
+    Deployment, DeploymentError, Hashes, Judged, Narrowing, Threads, discover, look,
+};
 use crate::locale::Locale;
 use policy::Localize;
 use report::{Mark, Report};
@@ -39,35 +41,34 @@ pub fn run(arguments: &CheckArgs) -> u8 {
             let mut discovery = discover(named);
             // What cannot be used is told as that.
             discovery.found = None;
-            configuration::discovered(&mut report, &locale, &discovery, false);
+            configuration::discovered(&mut report, &locale, &discovery, Judged::NotYet);
             configuration::problem(&mut report, &locale, &problem);
             return report.print(arguments.json, &locale);
         }
     };
     // Whoever wrote what nobody has named or applied may have put texts beside it.
     let locale = match configured_locale(arguments.common.lang.as_deref(), &read) {
-        Ok(locale) if read.seen => locale,
+        Ok(locale) if read.judged == Judged::Yes => locale,
         Ok(locale) => load_flag_locale(Some(locale.language()))
             .unwrap_or_else(|_| Locale::built_in(locale.language())),
         Err(code) => return code,
     };
-    configuration::discovered(&mut report, &locale, &discover(named), read.seen);
-    let seen = read.seen;
+    configuration::discovered(&mut report, &locale, &discover(named), read.judged);
+    let judged = read.judged;
     let mut hashes = Hashes::of(&read.file, Threads::All);
     match Deployment::with_hashes(read, &Narrowing::default(), &mut hashes) {
-        Ok(deployment) => rows(&mut report, &locale, &deployment, &hashes, seen),
+        Ok(deployment) => rows(&mut report, &locale, &deployment, &hashes, judged),
         Err(problem) => configuration::problem(&mut report, &locale, &problem),
     }
     report.print(arguments.json, &locale)
 }
 
-/// `seen`: a person has named or applied it, so whom it names may be asked.
 fn rows(
     report: &mut Report,
     locale: &Locale,
     deployment: &Deployment,
     hashes: &Hashes,
-    seen: bool,
+    judged: Judged,
 ) {
     configuration::applied(report, locale, deployment, hashes);
     configuration::contents(report, locale, deployment);
@@ -87,10 +88,10 @@ fn rows(
         let data = json!({ "alias": entry.alias, "path": path, "sha256": hash });
         report.add_with(Mark::Ok, "entry", detail, data);
     }
-    let reach = network::rows(report, locale, deployment, seen);
+    let reach = network::rows(report, locale, deployment, judged);
     machine::rows(report, locale, deployment);
     enforcement::rows(report, locale, deployment, reach);
     if let Some(config) = &deployment.config {
-        model::rows(report, locale, config, seen);
+        model::rows(report, locale, config, judged);
     }
 }

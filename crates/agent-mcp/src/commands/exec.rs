@@ -18,11 +18,13 @@ use policy::{Blame, Category, Code, Fault, Message, Refusal, SandboxMode, TraceI
 use record::Durable;
 use record::audit::{Appended, AuditEvent, Decision, EventName};
 use report::{Outcome, Program, Report};
-use sandbox_linux::ExecReport;
+use sandbox_linux::{ExecReport, HeadStart};
 use std::path::{Path, PathBuf};
 
 /// Does it. The exit code is the command's own, or 125, 126, 127; then a line that begins with `agent-mcp:` says why.
-pub fn run(arguments: &ExecArgs) -> u8 {
+///
+/// `begun` is what could be begun before the arguments were read.
+pub fn run(arguments: &ExecArgs, begun: Option<HeadStart>) -> u8 {
     let lang = arguments.common.lang.as_deref();
     // Opened before anything runs: its name may lie where the command can put a link.
     let report = match Report::open(arguments) {
@@ -35,7 +37,7 @@ pub fn run(arguments: &ExecArgs) -> u8 {
     };
     let (locale, outcome) = match open(arguments) {
         Ok((deployment, locale)) => {
-            let outcome = confined(arguments, &deployment, &Terminal::of_exec(&locale));
+            let outcome = confined(arguments, &deployment, begun, &Terminal::of_exec(&locale));
             (locale, outcome)
         }
         // Configuration errors are ours, not the command's.
@@ -136,9 +138,14 @@ fn unrecorded(deployment: &Deployment) -> impl Fn(record::AuditError) -> Fault +
     |error| crate::books::fault(error.code(), &deployment.places.audit, error)
 }
 
-fn confined(arguments: &ExecArgs, deployment: &Deployment, terminal: &Terminal<'_>) -> Outcome {
+fn confined(
+    arguments: &ExecArgs,
+    deployment: &Deployment,
+    begun: Option<HeadStart>,
+    terminal: &Terminal<'_>,
+) -> Outcome {
     let mut outcome = Outcome::under(&deployment.policy);
-    if let Err(fault) = in_the_books(arguments, deployment, terminal, &mut outcome) {
+    if let Err(fault) = in_the_books(arguments, deployment, begun, terminal, &mut outcome) {
         terminal.fault(&fault);
         outcome.failed(exit::EXEC_SANDBOX, fault.code, &fault.to_string());
     }
@@ -148,6 +155,7 @@ fn confined(arguments: &ExecArgs, deployment: &Deployment, terminal: &Terminal<'
 fn in_the_books(
     arguments: &ExecArgs,
     deployment: &Deployment,
+    begun: Option<HeadStart>,
     terminal: &Terminal<'_>,
     outcome: &mut Outcome,
 ) -> Result<(), Fault> {
@@ -166,7 +174,7 @@ fn in_the_books(
         Some(Written::open(deployment)?)
     };
     let mut fault = None;
-    let result = confine(arguments, deployment, |confined, enforcement| {
+    let result = confine(arguments, deployment, begun, |confined, enforcement| {
         // The intent and what it runs under are on disk before the effect (DESIGN §12.3). All of this happens while the
         // sandbox is being built.
         outcome.program = confined.and_then(|path| program_record(&path));
@@ -289,11 +297,13 @@ fn say_finding(terminal: &Terminal<'_>, finding: &Finding) {
 fn confine(
     arguments: &ExecArgs,
     deployment: &Deployment,
+    begun: Option<HeadStart>,
     mut before: impl FnMut(Option<PathBuf>, &Enforcement) -> Result<(), SandboxError>,
 ) -> Result<ExecReport, SandboxError> {
     let policy = &deployment.policy;
     let mut confined = sandbox_linux::confine(&arguments.argv, policy)?
         .in_directory(working_directory(policy.workspace_root()))
+        .after(begun)
         .explaining(match arguments.explain {
             Explain::Off => sandbox_linux::Explain::Off,
             Explain::On => sandbox_linux::Explain::On,

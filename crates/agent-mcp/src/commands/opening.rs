@@ -3,8 +3,8 @@
 use crate::cli::Common;
 use crate::deployment::applied::{Snapshot, Store, Watch};
 use crate::deployment::{
-    Deployment, DeploymentError, Hashes, Narrowing, PassedOver, ReadConfiguration, Threads, look,
-    user_directory,
+    Deployment, DeploymentError, Hashes, Judged, Narrowing, PassedOver, ReadConfiguration, Threads,
+    look, user_directory,
 };
 use crate::exit;
 use crate::locale::{DEFAULT_LANGUAGE, Locale, Source};
@@ -29,8 +29,8 @@ pub struct Unjudged {
     pub snapshot: Snapshot,
     /// What is remembered of its programs.
     pub hashes: Hashes,
-    /// Whether a person has named it, or applied it as it is.
-    pub seen: bool,
+    /// How a person stands to it.
+    pub judged: Judged,
     /// What is said about it. Whoever wrote the configuration may have put texts beside it, so none of them is in here.
     pub locale: Locale,
     /// The language with those texts, for when it is applied.
@@ -50,7 +50,7 @@ pub fn open_unjudged(common: &Common, narrowing: &Narrowing) -> Result<Unjudged,
     let own_locale = configured_locale(lang, &read)?;
     let locale = load_flag_locale(Some(own_locale.language()))
         .unwrap_or_else(|_| Locale::built_in(own_locale.language()));
-    let seen = read.seen;
+    let judged = read.judged;
     let mut hashes = Hashes::of(&read.file, Threads::All);
     let mut deployment = match Deployment::with_hashes(read, narrowing, &mut hashes) {
         Ok(deployment) => deployment,
@@ -61,7 +61,7 @@ pub fn open_unjudged(common: &Common, narrowing: &Narrowing) -> Result<Unjudged,
             deployment,
             snapshot,
             hashes,
-            seen,
+            judged,
             locale,
             own_locale,
         }),

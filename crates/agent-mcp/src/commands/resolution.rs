@@ -1,6 +1,7 @@
 //! What the granted names lead to now, for `check` and `show`. The resolver is asked in a process of its own, for five seconds at
 //! most; no address is dialled.
 
+use crate::deployment::Judged;
 use policy::effective::NetworkPolicy;
 use policy::reach::reachable;
 use policy::{Fault, Refusal};
@@ -32,11 +33,19 @@ pub(super) enum Answer {
 ///
 /// # Errors
 /// No process could be made to ask in.
-pub(super) fn resolution(network: &NetworkPolicy, may_ask: bool) -> Result<Vec<Endpoint>, Fault> {
+pub(super) fn resolution(network: &NetworkPolicy, judged: Judged) -> Result<Vec<Endpoint>, Fault> {
     match network {
         NetworkPolicy::None | NetworkPolicy::Private => Ok(Vec::new()),
         NetworkPolicy::Local { ports } => Ok(ports.iter().map(local).collect()),
-        NetworkPolicy::Restricted { endpoints } => restricted(endpoints, may_ask),
+        NetworkPolicy::Restricted { endpoints } => restricted(endpoints, judged),
+    }
+}
+
+/// A key for people: an address of IPv6 in brackets.
+pub(super) fn shown(key: &str) -> String {
+    match key.rsplit_once(':') {
+        Some((host, port)) if host.contains(':') => format!("[{host}]:{port}"),
+        _ => key.to_owned(),
     }
 }
 
@@ -52,7 +61,7 @@ fn local(port: &u16) -> Endpoint {
     }
 }
 
-fn restricted(endpoints: &BTreeSet<(String, u16)>, may_ask: bool) -> Result<Vec<Endpoint>, Fault> {
+fn restricted(endpoints: &BTreeSet<(String, u16)>, judged: Judged) -> Result<Vec<Endpoint>, Fault> {
     let is_name = |host: &str| host.parse::<IpAddr>().is_err();
     let names: BTreeSet<&String> = endpoints
         .iter()
@@ -60,26 +69,24 @@ fn restricted(endpoints: &BTreeSet<(String, u16)>, may_ask: bool) -> Result<Vec<
         .filter(|host| is_name(host))
         .collect();
     let names: Vec<String> = names.into_iter().cloned().collect();
-    let answers = match names.is_empty() || !may_ask {
+    let answers = match names.is_empty() || judged == Judged::NotYet {
         true => sandbox_linux::Answers::new(),
         false => sandbox_linux::ask_for_names(&names)
             .map_err(|error| crate::compose::sandbox_fault(&error))?,
     };
     let one = |(host, port): &(String, u16)| {
         let answered: Result<&[IpAddr], Answer> = match answers.get(host) {
-            None if is_name(host) && !may_ask => Err(Answer::NotAsked),
+            None if is_name(host) && judged == Judged::NotYet => Err(Answer::NotAsked),
             None => Ok(&[]),
             Some(Ok(answered)) if !answered.is_empty() => Ok(answered),
             Some(Ok(_)) => Err(Answer::Unknown(None)),
             Some(Err(reason)) => Err(Answer::Unknown(Some(reason.clone()))),
         };
         let reached = answered.map(|answered| reachable(endpoints, (host, *port), answered));
+        let key = format!("{host}:{port}");
         Endpoint {
-            key: format!("{host}:{port}"),
-            shown: match host.contains(':') {
-                true => format!("[{host}]:{port}"),
-                false => format!("{host}:{port}"),
-            },
+            shown: shown(&key),
+            key,
             answer: match reached {
                 Ok(Ok(addresses)) => {
                     Answer::Addresses(addresses.iter().map(|address| address.ip()).collect())

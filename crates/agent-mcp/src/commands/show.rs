@@ -2,7 +2,7 @@
 //! §10.6). Changes nothing.
 
 use super::opening::{Unjudged, open_unjudged};
-use super::resolution::{Answer, resolution};
+use super::resolution::{Answer, resolution, shown};
 use crate::cli::ShowArgs;
 use crate::deployment::applied::{AppliedEntry, AppliedRoot, Snapshot, Store, differences};
 use crate::deployment::{Deployment, Narrowing};
@@ -287,7 +287,7 @@ fn network(opened: &Unjudged, applied: Option<&Snapshot>) -> Result<Network, Fau
         .map(|(_, endpoint)| endpoint)
         .collect();
     let mut endpoints = Vec::new();
-    for endpoint in resolution(policy, opened.seen)? {
+    for endpoint in resolution(policy, opened.judged)? {
         let was_applied = gone.remove(endpoint.key.as_str());
         let text = |message: &Message| opened.locale.text(message);
         let (addresses, detail) = match &endpoint.answer {
@@ -317,7 +317,7 @@ fn network(opened: &Unjudged, applied: Option<&Snapshot>) -> Result<Network, Fau
         });
     }
     endpoints.extend(gone.into_iter().map(|endpoint| EndpointRow {
-        endpoint: endpoint.to_owned(),
+        endpoint: shown(endpoint),
         addresses: Vec::new(),
         detail: None,
         state: State::Removed,

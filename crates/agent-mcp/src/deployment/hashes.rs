@@ -96,7 +96,7 @@ pub struct Hashes {
     now: fn() -> i128,
     /// Why the record was not believed.
     problem: Option<Fault>,
-    /// Files that were read.
+    #[cfg(test)]
     read: usize,
 }
 
@@ -109,6 +109,7 @@ impl Hashes {
             threads,
             now: now_ns,
             problem: None,
+            #[cfg(test)]
             read: 0,
         }
     }
@@ -166,17 +167,15 @@ impl Hashes {
         drop(Store::of_user().and_then(|store| self.remember(&store, config)));
     }
 
-    /// How many programs were read.
-    pub fn read(&self) -> usize {
-        self.read
-    }
-
     /// Pins each of these, in this order.
     pub(super) fn pin(&mut self, paths: &[PathBuf]) -> Vec<io::Result<Pinned>> {
         let mut found: Vec<Option<io::Result<Pinned>>> =
             paths.iter().map(|path| self.remembered(path)).collect();
         let unread: Vec<usize> = (0..paths.len()).filter(|at| found[*at].is_none()).collect();
-        self.read += unread.len();
+        #[cfg(test)]
+        {
+            self.read += unread.len();
+        }
         for (at, read) in self.read_all(paths, &unread) {
             found[at] = Some(read.map(|read| self.learn(read)));
         }
@@ -361,7 +360,7 @@ mod tests {
             hashes.remember(&self.store, &self.config).unwrap();
             Start {
                 pinned: pinned.into_iter().map(Result::unwrap).collect(),
-                read: hashes.read(),
+                read: hashes.read,
                 problem,
             }
         }

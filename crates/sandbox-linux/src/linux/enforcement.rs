@@ -52,8 +52,8 @@ pub(crate) fn of(plan: &Plan, separated: bool) -> Enforcement {
     }
     if !separated {
         missing.push(Control::UidSeparation);
-        if plan.privileged && plan.owner.user == 0 && !plan.limits.counted {
-            // RLIMIT_NPROC does not bind kernel user 0.
+        if plan.owner.user == 0 && !plan.limits.counted {
+            // RLIMIT_NPROC does not bind kernel user 0, which the root of a user namespace may be as well.
             missing.push(Control::Pids);
         }
     }

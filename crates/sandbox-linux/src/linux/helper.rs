@@ -95,7 +95,7 @@ fn serve() -> Result<(), Errno> {
         Ok(launch) => launch,
         Err(failure) => return fail(failure),
     };
-    let init = match launch.start() {
+    let init = match launch.start(None) {
         Ok(init) => init,
         Err(failure) => return fail(failure),
     };

@@ -5,6 +5,7 @@ use super::explain::table::Table;
 use super::explain::tripwire;
 use super::failure::{At as _, Failure, Stage};
 use super::filter::compile;
+use super::head_start::HeadStart;
 use super::plan::{Bind, Owner, Plan, Step};
 use super::program::{Program, Refused};
 use super::relay;
@@ -17,6 +18,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 /// A kernel user that owns nothing on any host: beyond every range that systems hand out.
 const NOBODYS_USER: u32 = 0x7f00_0001;
+
+/// In [`Shared::network`]: init has a network namespace already, and the command is born in it.
+const HAS_NETWORK: i32 = i32::MAX;
 
 /// What init does once the root stands.
 pub(crate) enum Role<'p> {
@@ -70,7 +74,7 @@ pub(crate) struct Init {
     pub(crate) ends_with: i32,
 }
 
-const NAMESPACES: i32 = libc::CLONE_NEWUSER
+pub(crate) const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWIPC
@@ -104,21 +108,28 @@ impl<'p> Launch<'p> {
         })
     }
 
-    /// Starts init. The children use `self` until init has ended.
-    pub(crate) fn start(&self) -> Result<Init, Failure> {
+    /// Starts init, or lets one go on that has begun already. The children use `self` until init has ended.
+    pub(crate) fn start(&self, begun: Option<&mut HeadStart>) -> Result<Init, Failure> {
         if self.plan.bare.is_some() {
             return bare::once::start(self);
         }
         let standing = matches!(self.role, Role::Standing(_));
+        // A process begins in its cgroup, so one that has begun elsewhere will not do.
+        let begun = begun.filter(|_| self.role.group().is_none());
+        let first = match begun.and_then(|begun| begun.hand_over(self)) {
+            Some(init) => init,
+            None => self.clone_init(standing)?,
+        };
         if !self.plan.privileged {
-            return self.clone_init(standing).map(|(pid, pidfd)| Init {
+            let (pid, pidfd) = first;
+            return Ok(Init {
                 pid,
                 pidfd,
                 separated: false,
                 ends_with: libc::SIGKILL,
             });
         }
-        let (pid, pidfd) = self.clone_init(standing)?;
+        let (pid, pidfd) = first;
         match self.give_identity(pid, NOBODYS_USER, NOBODYS_USER) {
             Ok(()) => Ok(Init {
                 pid,
@@ -292,7 +303,30 @@ extern "C" fn wait_for_death(_: *mut u8) -> ! {
 extern "C" fn init(launch: *mut u8) -> ! {
     // SAFETY: `Launch::clone_init` passed a reference that outlives this process.
     let launch = unsafe { &*launch.cast::<Launch<'_>>() };
-    let failure = match run_init(launch) {
+    run(launch, Network::OfTheCommand)
+}
+
+/// PID 1 that began before its launch, and has made its network namespace meanwhile, or has not been able to.
+///
+/// # Safety
+/// `launch` must be a [`Launch`] that outlives this process.
+pub(crate) unsafe fn init_with_network(launch: *mut u8, network: Result<(), Errno>) -> ! {
+    // SAFETY: the caller vouches for it.
+    let launch = unsafe { &*launch.cast::<Launch<'_>>() };
+    run(launch, Network::Made(network))
+}
+
+/// Who makes the network namespace of a one-shot sandbox.
+#[derive(Clone, Copy)]
+enum Network {
+    /// The command itself, while init mounts.
+    OfTheCommand,
+    /// Init already has.
+    Made(Result<(), Errno>),
+}
+
+fn run(launch: &Launch<'_>, network: Network) -> ! {
+    let failure = match run_init(launch, network) {
         Ok(never) => match never {},
         Err(failure) => failure,
     };
@@ -313,7 +347,7 @@ pub(crate) fn ring(done: Fd) {
 /// Never returns with success.
 pub(crate) enum Never {}
 
-fn run_init(launch: &Launch<'_>) -> Result<Never, Failure> {
+fn run_init(launch: &Launch<'_>, network: Network) -> Result<Never, Failure> {
     let Launch { plan, shared, .. } = launch;
     process::die_with_parent().at(Stage::ParentDeath)?;
     let mut alive = [signal::readable(launch.launcher)];
@@ -345,7 +379,12 @@ fn run_init(launch: &Launch<'_>) -> Result<Never, Failure> {
         let ruleset = landlock::create(plan.landlock).at(Stage::LandlockRules)?;
         shared.ruleset.store(ruleset.0 + 1, Ordering::Release);
     }
-    // The dearest step, the network namespace, is made by the command itself while this process mounts.
+    if let Network::Made(made) = network {
+        made.at(Stage::Network)?;
+        open_network(launch)?;
+        memory::publish(&shared.network, HAS_NETWORK);
+    }
+    // Otherwise the dearest step, the network namespace, is made by the command itself while this process mounts.
     let command = match launch.role {
         Role::Once { terminal, .. } => {
             if let Some(far) = terminal {
@@ -379,10 +418,12 @@ fn run_init(launch: &Launch<'_>) -> Result<Never, Failure> {
     match &launch.role {
         Role::Once { done, terminal, .. } => {
             let command = command.unwrap_or(-1);
-            // Otherwise /proc/1/net would show the host's connections.
-            memory::wait_while(&shared.network, 0, Some(10_000));
-            let network = Fd(shared.network.load(Ordering::Acquire) - 1);
-            process::join_namespace(network, libc::CLONE_NEWNET).at(Stage::Network)?;
+            if matches!(network, Network::OfTheCommand) {
+                // Otherwise /proc/1/net would show the host's connections.
+                memory::wait_while(&shared.network, 0, Some(10_000));
+                let network = Fd(shared.network.load(Ordering::Acquire) - 1);
+                process::join_namespace(network, libc::CLONE_NEWNET).at(Stage::Network)?;
+            }
             memory::publish(&shared.root, 1);
             process::drop_privileges().at(Stage::Privileges)?;
             let is_interactive = terminal.is_some();
@@ -479,17 +520,19 @@ fn run_command(launch: &Launch<'_>) -> Result<Refused, Failure> {
     if terminal.is_none() {
         process::new_session().at(Stage::Command)?;
     }
-    process::unshare(libc::CLONE_NEWNET).at(Stage::Network)?;
-    open_network(launch)?;
-    // Through a descriptor of our own: after a change of user nobody may look at this process from outside.
-    let network = file::open_at(
-        Fd::CWD,
-        c"/proc/self/ns/net",
-        libc::O_RDONLY | libc::O_CLOEXEC,
-        0,
-    )
-    .at(Stage::Network)?;
-    memory::publish(&shared.network, network.0 + 1);
+    if shared.network.load(Ordering::Acquire) != HAS_NETWORK {
+        process::unshare(libc::CLONE_NEWNET).at(Stage::Network)?;
+        open_network(launch)?;
+        // Through a descriptor of our own: after a change of user nobody may look at this process from outside.
+        let network = file::open_at(
+            Fd::CWD,
+            c"/proc/self/ns/net",
+            libc::O_RDONLY | libc::O_CLOEXEC,
+            0,
+        )
+        .at(Stage::Network)?;
+        memory::publish(&shared.network, network.0 + 1);
+    }
     take_identity(launch)?;
     relay::open_listeners(&plan.reach, shared)?;
     process::new_keyring();

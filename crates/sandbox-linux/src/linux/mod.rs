@@ -11,6 +11,7 @@ mod environment;
 mod explain;
 mod failure;
 mod filter;
+mod head_start;
 mod helper;
 mod launch;
 mod once;
@@ -32,6 +33,7 @@ mod watch;
 mod wire;
 mod zygote;
 
+pub(crate) use head_start::HeadStart;
 pub(crate) use helper::init;
 pub(crate) use once::{Readied, locate};
 pub(crate) use relay::ask_for_names;

@@ -6,6 +6,7 @@ use super::enforcement;
 use super::explain::table::{Counts, Table};
 use super::explain::tell;
 use super::failure::Failure;
+use super::head_start::HeadStart;
 use super::launch::{Init, Launch, Role};
 use super::plan::{Plan, plan};
 use super::program::{Program, Refused, candidates, pointers};
@@ -25,7 +26,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Signals that are passed on to the command instead of ending us.
-const FORWARDED: SignalSet = SignalSet::of(&[
+pub(crate) const FORWARDED: SignalSet = SignalSet::of(&[
     libc::SIGINT,
     libc::SIGTERM,
     libc::SIGHUP,
@@ -67,14 +68,23 @@ impl Readied {
         self,
         policy: &EffectivePolicy,
         request: &Command,
+        mut begun: Option<HeadStart>,
         mut before: impl FnMut(&Enforcement) -> Result<(), SandboxError>,
     ) -> Result<ExecReport, SandboxError> {
-        run(policy, self.plan, self.group.as_ref(), request, &mut before)
+        let group = self.group.as_ref();
+        run(
+            policy,
+            self.plan,
+            group,
+            request,
+            begun.as_mut(),
+            &mut before,
+        )
     }
 }
 
 /// The command and its launcher share memory until the program is executed, and a death signal is bound to a thread.
-fn check_threads() -> Result<(), SandboxError> {
+pub(crate) fn check_threads() -> Result<(), SandboxError> {
     let tasks = rustix::fs::stat("/proc/self/task").map_err(|errno| SandboxError::Unavailable {
         stage: "threads",
         reason: errno.to_string(),
@@ -97,6 +107,7 @@ fn run(
     mut whole: Plan,
     group: Option<&Group>,
     request: &Command,
+    begun: Option<&mut HeadStart>,
     before: &mut dyn FnMut(&Enforcement) -> Result<(), SandboxError>,
 ) -> Result<ExecReport, SandboxError> {
     let started = Instant::now();
@@ -111,11 +122,11 @@ fn run(
     // Init shares our memory and closes it to other processes; a second attempt must look into its own again.
     let dumpable = process::is_dumpable();
     let again = || process::set_dumpable(dumpable).map_err(|errno| failed("retry", errno));
-    let mut attempted = attempt(policy, &whole, group, request, started, before);
+    let mut attempted = attempt(policy, &whole, group, request, begun, started, before);
     if matches!(&attempted, Err(Stop::Failed(failure)) if failure.is_unasked(&whole)) {
         again()?;
         whole.be_quiet();
-        attempted = attempt(policy, &whole, group, request, started, before);
+        attempted = attempt(policy, &whole, group, request, None, started, before);
     }
     match attempted {
         Err(Stop::Failed(failure)) if failure.is_forbidden(&whole) => {
@@ -126,7 +137,8 @@ fn run(
             whole.count(false);
             let place = Area::make()?;
             let plan = bare::plan::plan(policy, whole, place.path())?;
-            attempt(policy, &plan, None, request, started, before).map_err(|stop| stop.error(&plan))
+            attempt(policy, &plan, None, request, None, started, before)
+                .map_err(|stop| stop.error(&plan))
         }
         other => other.map_err(|stop| stop.error(&whole)),
     }
@@ -160,6 +172,7 @@ fn attempt(
     plan: &Plan,
     group: Option<&Group>,
     request: &Command,
+    begun: Option<&mut HeadStart>,
     started: Instant,
     before: &mut dyn FnMut(&Enforcement) -> Result<(), SandboxError>,
 ) -> Result<ExecReport, Stop> {
@@ -201,7 +214,7 @@ fn attempt(
     .map_err(Stop::Failed)?;
     // Blocked before init exists, so that none is lost; the command unblocks everything for itself.
     let unblocked = signal::block_only(FORWARDED).map_err(|errno| failed("signals", errno))?;
-    let result = launch.start().map_err(Stop::Failed).and_then(|init| {
+    let result = launch.start(begun).map_err(Stop::Failed).and_then(|init| {
         // Init builds the root meanwhile, so that waiting for the disk costs nothing.
         let enforcement = enforcement::of(plan, init.separated);
         if let Err(error) = before(&enforcement) {
@@ -312,7 +325,7 @@ pub(crate) fn locate(policy: &EffectivePolicy, command: &Command) -> Option<Path
 }
 
 /// A closed standard stream would become some other file's number.
-fn fill_streams() -> Result<(), Errno> {
+pub(crate) fn fill_streams() -> Result<(), Errno> {
     loop {
         let fd = file::open_at(Fd::CWD, c"/dev/null", libc::O_RDWR, 0)?;
         if fd.0 > 2 {

@@ -396,6 +396,13 @@ fn private_area(policy: &EffectivePolicy) -> Result<PrivateArea, SandboxError> {
     })
 }
 
+/// Root, unless of a user namespace that lets nobody change groups (`unshare -r`, some containers): that root can be no
+/// other user either, and confines as an ordinary one does.
+fn may_become_others() -> bool {
+    rustix::process::geteuid().is_root()
+        && std::fs::read_to_string("/proc/self/setgroups").is_ok_and(|word| word.trim() != "deny")
+}
+
 /// Makes the plan. Reads the file system, asks the resolver where the policy lists names, changes nothing.
 ///
 /// # Errors
@@ -404,7 +411,7 @@ pub(crate) fn plan(policy: &EffectivePolicy) -> Result<Plan, SandboxError> {
     let filter = check_policy(policy)?;
     let private = private_area(policy)?;
     let reach = relay::reach(policy.network())?;
-    let privileged = rustix::process::geteuid().is_root();
+    let privileged = may_become_others();
     let owner = if privileged {
         Owner::of(&look(policy.workspace_root())?)
     } else {

@@ -81,7 +81,10 @@ fn lay_tripwire(server: &Server<'_>, root: Fd) -> Result<i32> {
         .and_then(|()| mount::attach(tree, root, tripwire::WORKPLACE));
     file::close(tree);
     attached?;
-    tripwire::stand_in(server)
+    let stand_in = tripwire::stand_in(server)?;
+    // Otherwise each name is asked for when it is needed.
+    let _learned = tripwire::learn(root);
+    Ok(stand_in)
 }
 
 fn fill(

@@ -35,6 +35,10 @@ pub const TESTS: &[(&str, Test)] = &[
         "root_on_overlayfs_reports_what_is_missing",
         root_on_overlayfs_reports_what_is_missing,
     ),
+    (
+        "x_partial_root_that_can_be_nobody_else_confines_as_a_user",
+        root_that_can_be_nobody_else_confines_as_a_user,
+    ),
 ];
 
 /// X-PARTIAL, X-HARNESS-3: what is missing is named, the level follows, and what was prepared says what is started.
@@ -206,6 +210,55 @@ fn root_on_overlayfs_reports_what_is_missing() -> Checked {
         report.contains("UidSeparation")
             && report.contains("Pids") != support::is_counted()
             && report.contains("level: Full"),
+        "{report}"
+    );
+    Ok(())
+}
+
+/// X-PARTIAL: in `unshare -r` and in containers that map one user, root may change neither user nor groups.
+fn root_that_can_be_nobody_else_confines_as_a_user() -> Checked {
+    let world = world();
+    let spec = Spec::new(&world.workspace, "rwd");
+    let secret = world.outside.join("not-granted");
+    std::fs::write(&secret, "secret")?;
+    let script = "echo x > of-its-root; cat of-its-root /proc/self/setgroups; id -u; cat \"$1\" 2>&1; \
+        grep CapEff /proc/self/status";
+    let run = |confined: bool| {
+        let mut command = Command::new("/usr/bin/unshare");
+        command.arg("-r");
+        if confined {
+            command
+                .arg(this_program())
+                .args(["--once", &serde_json::to_string(&spec)?]);
+        }
+        command
+            .args(["/bin/sh", "-c", script, "sh"])
+            .arg(&secret)
+            .current_dir(&world.workspace)
+            .env("ONCE_REPORT", "1")
+            .output()
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let control = run(false)?;
+    let seen = text(&control.stdout);
+    if !control.status.success() {
+        eprintln!("skipped, needs: unshare --map-root-user");
+        return Ok(());
+    }
+    assert!(
+        seen.starts_with("x\ndeny\n0\nsecret") && !seen.contains("CapEff:\t0000000000000000"),
+        "control: {seen}"
+    );
+    let output = run(true)?;
+    let (out, report) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        out.starts_with("x\ndeny\n0\ncat: ")
+            && out.contains("No such file or directory")
+            && out.contains("CapEff:\t0000000000000000"),
+        "{out} {report}"
+    );
+    assert!(
+        report.contains("UidSeparation") && report.contains("level: Full"),
         "{report}"
     );
     Ok(())

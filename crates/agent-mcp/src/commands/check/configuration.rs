@@ -2,7 +2,9 @@
 
 use super::report::{Mark, Report, both};
 use crate::deployment::applied::{Store, differences};
-use crate::deployment::{Deployment, DeploymentError, Discovery, Found, Hashes, local_file};
+use crate::deployment::{
+    Deployment, DeploymentError, Discovery, Found, Hashes, Judged, local_file,
+};
 use crate::exit;
 use crate::locale::Locale;
 use policy::config::Config;
@@ -47,11 +49,16 @@ pub(super) fn applied(
 }
 
 /// The file that is used, and those that were seen and passed over.
-pub(super) fn discovered(report: &mut Report, locale: &Locale, discovery: &Discovery, seen: bool) {
+pub(super) fn discovered(
+    report: &mut Report,
+    locale: &Locale,
+    discovery: &Discovery,
+    judged: Judged,
+) {
     if let Some(found) = &discovery.found {
         let id = match found {
             Found::Named(_) => "check.config_named",
-            Found::InPlace(_) if seen => "check.config_project",
+            Found::InPlace(_) if judged == Judged::Yes => "check.config_project",
             Found::InPlace(_) => "check.config_not_applied",
             Found::Own(_) => "check.config_user",
             Found::System(_) => "check.config_system",

@@ -1,6 +1,7 @@
 //! Ollama and the configured model. Never more than a warning (SPEC §15): both may be there later.
 
 use super::report::{Mark, Report, both};
+use crate::deployment::Judged;
 use crate::locale::Locale;
 use crate::models::{AskProblem, Details, Model, NO_MODEL, Server, ask, is_same, similar};
 use policy::config::{Config, Think};
@@ -10,12 +11,11 @@ use serde_json::{Value, json};
 /// Where an Ollama listens that nobody has configured.
 const USUAL: [&str; 2] = ["http://localhost:11434/", "http://127.0.0.1:11434/"];
 
-/// `seen`: a person has named or applied it. Else only the usual Ollama of this machine is asked, which is no secret and no
-/// way out.
-pub(super) fn rows(report: &mut Report, locale: &Locale, config: &Config, seen: bool) {
+/// Where nobody has judged the configuration only the usual Ollama of this machine is asked, which is no secret and no way out.
+pub(super) fn rows(report: &mut Report, locale: &Locale, config: &Config, judged: Judged) {
     let ollama = &config.ollama;
     let endpoint = ollama.endpoint.as_str();
-    if !seen && !USUAL.contains(&endpoint) {
+    if judged == Judged::NotYet && !USUAL.contains(&endpoint) {
         let message = Message::new("check.ollama_not_asked").with("endpoint", endpoint);
         let data = json!({ "endpoint": endpoint, "version": Value::Null });
         report.add_with(Mark::Warning, "ollama", locale.text(&message), data);

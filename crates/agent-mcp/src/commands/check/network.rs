@@ -2,7 +2,7 @@
 
 use super::super::resolution::{Answer, resolution};
 use super::report::{Mark, Report};
-use crate::deployment::Deployment;
+use crate::deployment::{Deployment, Judged};
 use crate::exit;
 use crate::locale::Locale;
 use policy::effective::NetworkPolicy;
@@ -22,7 +22,7 @@ pub(super) fn rows(
     report: &mut Report,
     locale: &Locale,
     deployment: &Deployment,
-    may_ask: bool,
+    judged: Judged,
 ) -> Reach {
     let network = deployment.policy.network();
     let level = network.word();
@@ -42,7 +42,7 @@ pub(super) fn rows(
     if !matches!(network, NetworkPolicy::Restricted { .. }) {
         return Reach::Known;
     }
-    let endpoints = match resolution(network, may_ask) {
+    let endpoints = match resolution(network, judged) {
         Ok(endpoints) => endpoints,
         Err(fault) => {
             report.fault(locale, "network", &fault, exit::SANDBOX);

@@ -174,11 +174,14 @@ mod request {
     pub(super) const READDIR: u32 = 28;
     pub(super) const INTERRUPT: u32 = 36;
     pub(super) const BATCH_FORGET: u32 = 42;
+    pub(super) const READDIRPLUS: u32 = 44;
 }
 
 /// Bytes of `struct fuse_in_header` and of `struct fuse_out_header`.
 const IN: usize = 40;
 const OUT: usize = 16;
+/// Bytes of `struct fuse_entry_out`.
+const ENTRY: usize = 128;
 /// The kernel's smallest buffer for a request.
 const BUFFER: usize = 8192;
 /// What exists stays as it is for longer than any sandbox.
@@ -261,10 +264,10 @@ impl Server<'_> {
         let number = long_at(message, 16);
         let body = message.get(IN..).unwrap_or(&[]);
         match operation {
-            // Version 7.31; links are cached where the kernel offers it.
+            // Version 7.31; links are cached, and a list says what its names are, where the kernel offers it.
             request::INIT => {
-                let cached_links = word_at(body, 12) & 1 << 23;
-                reply.word(7).word(31).word(4096).word(cached_links);
+                let flags = word_at(body, 12) & (1 << 23 | 1 << 13);
+                reply.word(7).word(31).word(4096).word(flags);
                 reply.word(0).word(4096).word(1).put(&[0; 36]);
             }
             request::LOOKUP => {
@@ -303,7 +306,10 @@ impl Server<'_> {
             request::OPENDIR => {
                 reply.put(&[0; 16]);
             }
-            request::READDIR => self.list(number, long_at(body, 8), word_at(body, 16), reply),
+            request::READDIR | request::READDIRPLUS => {
+                let known = operation == request::READDIRPLUS;
+                self.list(number, long_at(body, 8), word_at(body, 16), known, reply);
+            }
             _ => return Err(Errno(libc::ENOSYS)),
         }
         Ok(())
@@ -324,15 +330,7 @@ impl Server<'_> {
         reply: &mut Reply,
     ) {
         match child(self.nodes, parent, name) {
-            Some(number) => {
-                reply
-                    .long(number)
-                    .long(0)
-                    .long(FOR_EVER)
-                    .long(FOR_EVER)
-                    .long(0);
-                self.attributes(number, reply);
-            }
+            Some(number) => self.entry(number, reply),
             None => {
                 let cached = observer.is_some_and(|observer| {
                     let above = |path: &mut PlainPath| self.path_of(parent, path);
@@ -367,6 +365,17 @@ impl Server<'_> {
         })
     }
 
+    /// `struct fuse_entry_out`.
+    fn entry(&self, number: u64, reply: &mut Reply) {
+        reply
+            .long(number)
+            .long(0)
+            .long(FOR_EVER)
+            .long(FOR_EVER)
+            .long(0);
+        self.attributes(number, reply);
+    }
+
     /// `struct fuse_attr`.
     fn attributes(&self, number: u64, reply: &mut Reply) {
         let (mode, size) = match self.kind(number) {
@@ -385,8 +394,8 @@ impl Server<'_> {
         reply.word(0).word(4096).word(0);
     }
 
-    /// `struct fuse_dirent` for each child from the offset on.
-    fn list(&self, number: u64, offset: u64, size: u32, reply: &mut Reply) {
+    /// `struct fuse_dirent` for each child from the offset on; `known` puts before it what looking the name up would say.
+    fn list(&self, number: u64, offset: u64, size: u32, known: bool, reply: &mut Reply) {
         let end = OUT + (size as usize).min(4096);
         for (at, node) in self.nodes.iter().enumerate().skip(offset as usize) {
             if node.parent != number {
@@ -394,8 +403,12 @@ impl Server<'_> {
             }
             let name = node.name.to_bytes();
             let padded = name.len().next_multiple_of(8);
-            if reply.length + 24 + padded > end {
+            let before = if known { ENTRY } else { 0 };
+            if reply.length + before + 24 + padded > end {
                 return;
+            }
+            if known {
+                self.entry(at as u64 + 1, reply);
             }
             let kind = match node.kind {
                 Kind::Directory => libc::DT_DIR,
@@ -410,6 +423,15 @@ impl Server<'_> {
             reply.put([0u8; 8].get(name.len() + 8 - padded..).unwrap_or(&[]));
         }
     }
+}
+
+/// Asks for what lies at the top, all at once: the kernel then knows each name without asking for it.
+pub(crate) fn learn(root: Fd) -> Result<()> {
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    let top = file::open_at(root, WORKPLACE, flags, 0)?;
+    let listed = file::entries(top, &mut [0; 4096]);
+    file::close(top);
+    listed.map(drop)
 }
 
 /// Serves while init itself looks names up in it: a server cannot wait for its own answers. Ended by [`dismiss`].

@@ -5,7 +5,7 @@ use super::raw::{Errno, Fd, Result, call};
 const SET_BYTES: usize = 8;
 
 /// A set of signals as the kernel sees it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct SignalSet(u64);
 
 impl SignalSet {
