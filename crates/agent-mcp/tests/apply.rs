@@ -561,7 +561,7 @@ fn st_23_an_older_format_is_refused_with_the_way_out() {
 #[cfg(unix)]
 fn st_24_a_running_server_says_what_drifted() {
     type Change = fn(&Path);
-    let cases: [(&str, Change, &str, &str); 4] = [
+    let cases: [(&str, Change, &str, &str); 6] = [
         (
             "one byte of a program",
             |base| {
@@ -589,6 +589,24 @@ fn st_24_a_running_server_says_what_drifted() {
             },
             "sandbox.resolution_changed",
             "entry tool: ",
+        ),
+        (
+            "the program is gone",
+            |base| std::fs::remove_file(base.join("tool")).unwrap(),
+            "sandbox.resolution_changed",
+            "/tool → -",
+        ),
+        (
+            "a pipe for a program, which nobody waits for",
+            |base| {
+                std::fs::remove_file(base.join("tool")).unwrap();
+                let mode = rustix::fs::Mode::from_raw_mode(0o755);
+                let tool = base.join("tool");
+                rustix::fs::mknodat(rustix::fs::CWD, &tool, rustix::fs::FileType::Fifo, mode, 0)
+                    .unwrap();
+            },
+            "sandbox.resolution_changed",
+            "/tool → -",
         ),
         (
             "the YAML",

@@ -5,6 +5,9 @@ use crate::deployment::{fingerprint_of, identity_of, pin};
 use policy::effective::EntryExecutable;
 use policy::{Code, Refusal, Standing};
 
+/// What is shown where nothing is there that could be looked at, as in [`super::Difference::values`].
+const NOTHING: &str = "-";
+
 /// The snapshot a process started under.
 #[derive(Debug)]
 pub struct Watch {
@@ -35,35 +38,28 @@ fn check_entry(entry: &EntryExecutable) -> Result<(), Refusal> {
         identity,
         ..
     } = entry;
-    let seen = std::fs::canonicalize(logical).and_then(|now| {
-        let seen = std::fs::metadata(&now)?;
-        Ok((now, identity_of(&seen)))
-    });
-    match seen {
-        Ok((now, seen)) if now == *resolved && seen == *identity => return Ok(()),
-        Ok((now, _)) if now != *resolved => {
-            let (old, new) = (resolved.display(), now.display());
-            return Err(drifted(
-                &format!("entry {alias}"),
-                &old.to_string(),
-                &new.to_string(),
-            ));
-        }
-        Ok(_) | Err(_) => {}
+    let object = format!("entry {alias}");
+    let old = resolved.display().to_string();
+    let seen = std::fs::canonicalize(logical)
+        .and_then(|now| std::fs::metadata(&now).map(|seen| (now, seen)));
+    let (now, seen) = match seen {
+        Ok((now, seen)) if seen.is_file() => (now, seen),
+        // Never opened: to open a pipe waits for somebody.
+        Ok(_) | Err(_) => return Err(drifted(&object, &old, NOTHING)),
+    };
+    if now != *resolved {
+        return Err(drifted(&object, &old, &now.display().to_string()));
     }
-    let now = pin(logical).map(|pinned| pinned.sha256);
-    match now {
-        Ok(now) if now == *sha256 => Ok(()),
-        Ok(now) => Err(Refusal::new(
-            Code::ExecutableHashChanged,
-            "apply",
-            format!("entry {alias} ({}): {sha256} → {now}", resolved.display()),
-        )),
-        Err(error) => Err(drifted(
-            &format!("entry {alias}"),
-            &resolved.display().to_string(),
-            &error.to_string(),
-        )),
+    if identity_of(&seen) == *identity {
+        return Ok(());
+    }
+    match pin(logical) {
+        Ok(pinned) if pinned.sha256 == *sha256 => Ok(()),
+        Ok(pinned) => {
+            let target = format!("{object} ({old}): {sha256} → {}", pinned.sha256);
+            Err(Refusal::new(Code::ExecutableHashChanged, "apply", target))
+        }
+        Err(_) => Err(drifted(&object, &old, NOTHING)),
     }
 }
 
@@ -73,14 +69,14 @@ impl Standing for Watch {
         let config = &self.snapshot.config;
         let now = fingerprint_of(config).map(|fingerprint| fingerprint.to_string());
         if now.as_ref().ok() != Some(&self.snapshot.fingerprint) {
-            let now = now.unwrap_or_else(|_| "-".to_owned());
+            let now = now.unwrap_or_else(|_| NOTHING.to_owned());
             let object = format!("configuration {}", config.display());
             return Err(drifted(&object, &self.snapshot.fingerprint, &now));
         }
         for root in &self.snapshot.roots {
             let now = root.now();
             if now.as_ref().ok() != Some(root) {
-                let now = now.map_or_else(|error| error.to_string(), |now| now.place());
+                let now = now.map_or_else(|_| NOTHING.to_owned(), |now| now.place());
                 let object = format!("{} {}", root.origin, root.logical.display());
                 return Err(drifted(&object, &root.place(), &now));
             }
