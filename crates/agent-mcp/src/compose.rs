@@ -290,6 +290,11 @@ pub fn user_prompt(config: &Config, file: Option<&Path>) -> Result<Option<String
                 .with_message("reason", why),
         )
     };
+    // Looked at first: to open a pipe waits for somebody.
+    let seen = std::fs::metadata(&path).map_err(|error| unusable(error.into()))?;
+    if !seen.is_file() {
+        return Err(unusable(Message::new("reason.not_a_regular_file")));
+    }
     let opened = std::fs::File::open(&path).map_err(|error| unusable(error.into()))?;
     let mut text = String::new();
     opened

@@ -27,5 +27,5 @@ pub use journal::{Intent, Journal};
 pub use kernel_boot::KernelBoot;
 
 pub use redact::Redactor;
-pub use state::{AtomicFile, StateDirectory, StateError};
+pub use state::{AtomicFile, StateDirectory, StateError, StateLock};
 pub use tasks::{TaskOutcome, TaskRecord, TaskRecords};
