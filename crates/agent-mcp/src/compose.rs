@@ -3,6 +3,7 @@
 use crate::books::{Books, Writer, fault};
 use crate::deployment::{AbsenceGuard, Deployment, GuardedBackend};
 use crate::locale::Locale;
+use mcp::TaskParts;
 use policy::config::{Ask, Config};
 use policy::sandbox::{SandboxBackend, SandboxError};
 use policy::tool::Operation;
@@ -208,13 +209,17 @@ impl Running {
     ///
     /// # Errors
     /// `state.unusable`.
-    pub fn tasks(&self) -> Result<Arc<TaskRecords>, Fault> {
+    pub fn tasks(&self, config: &policy::config::Tasks) -> Result<TaskParts, Fault> {
         let Books {
             state, instance, ..
         } = &self.books;
-        TaskRecords::open(state, instance, Arc::new(SystemClock))
-            .map(Arc::new)
-            .map_err(|error| fault(error.code(), state.path(), error))
+        let clock = Arc::new(SystemClock);
+        let records = TaskRecords::open(state, instance, config.time_to_live, clock)
+            .map_err(|error| fault(error.code(), state.path(), error))?;
+        Ok(TaskParts {
+            records: Arc::new(records),
+            poll_interval: config.poll_interval,
+        })
     }
 
     /// The HTTP log, unless `logging.http_requests` is off (DESIGN §5.8).

@@ -25,3 +25,4 @@ pub use http::{BindFault, HTTP_CLIENT, HttpLimits, HttpServer};
 pub use limits::ServerLimits;
 pub use port::{AgentPort, Served};
 pub use stdio::{McpFault, STDIO_CLIENT, ServeEnd, serve_stdio};
+pub use tasks::TaskParts;

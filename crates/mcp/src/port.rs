@@ -1,8 +1,8 @@
 //! The only door to the runtime.
 
 use crate::limits::ServerLimits;
+use crate::tasks::TaskParts;
 use policy::{Localize, Refusal, RunId, SessionId};
-use record::TaskRecords;
 use runtime::AgentService;
 use runtime::service::{ClientId, RunEvent, RunRequest, RunStatus, Submitted};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct Served<P> {
     /// How much a client may send.
     pub limits: ServerLimits,
     /// Where tasks are kept (DESIGN §5.7); none: the Tasks extension is not offered.
-    pub tasks: Option<Arc<TaskRecords>>,
+    pub tasks: Option<TaskParts>,
 }
 
 /// What the server asks of the runtime. Implemented by the service handle, and by a fake in the tests.

@@ -74,17 +74,16 @@ impl<P: AgentPort> AgentServer<P> {
             service,
             localize,
             limits,
-            tasks: records,
+            tasks: parts,
         } = served;
         let port = Arc::new(service);
         let tools = tools::list(localize.as_ref()).into();
         let capabilities = ServerCapabilities::builder().enable_tools();
-        let capabilities = match records {
+        let capabilities = match parts {
             Some(_) => capabilities.enable_tasks().build(),
             None => capabilities.build(),
         };
-        let tasks =
-            records.map(|records| Tasks::new(Arc::clone(&port), Arc::clone(&localize), records));
+        let tasks = parts.map(|parts| Tasks::new(Arc::clone(&port), Arc::clone(&localize), parts));
         let info = ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("agent-mcp", env!("CARGO_PKG_VERSION")))
             .with_instructions(localize.text(&Message::new("mcp.instructions")));

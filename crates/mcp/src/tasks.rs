@@ -5,7 +5,7 @@ use crate::port::AgentPort;
 use crate::result_text;
 use policy::{Code, Localize, Refusal, RunId};
 use record::StateError;
-use record::tasks::{TASK_LIFETIME, TaskOutcome, TaskRecord, TaskRecords};
+use record::tasks::{TaskOutcome, TaskRecord, TaskRecords};
 use rmcp::model::{
     CallToolResult, ContentBlock, CreateTaskResult, DetailedTask, JsonObject, MetaObject,
     ProtocolVersion, Task, TaskPayload, TaskStatus,
@@ -14,19 +14,27 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use runtime::service::{RunState, RunStatus, Submitted};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::task::TaskTracker;
-
-/// How often a client should ask, milliseconds.
-const POLL_INTERVAL_MS: u64 = 1000;
 
 /// What a task whose server was restarted failed with; clients compare the word.
 const RESTARTED: &str = "server_restarted";
+
+/// What tasks need beside the runtime.
+#[derive(Clone, Debug)]
+pub struct TaskParts {
+    /// Where they are kept.
+    pub records: Arc<TaskRecords>,
+    /// How often a client should ask (`mcp.tasks.poll_interval_ms`).
+    pub poll_interval: Duration,
+}
 
 /// The tasks of one server. Clones share everything.
 pub(crate) struct Tasks<P> {
     port: Arc<P>,
     localize: Arc<dyn Localize>,
     records: Arc<TaskRecords>,
+    poll_interval: Duration,
     /// Those who write down what became of a run.
     writers: TaskTracker,
 }
@@ -37,6 +45,7 @@ impl<P> Clone for Tasks<P> {
             port: Arc::clone(&self.port),
             localize: Arc::clone(&self.localize),
             records: Arc::clone(&self.records),
+            poll_interval: self.poll_interval,
             writers: self.writers.clone(),
         }
     }
@@ -57,15 +66,16 @@ fn are_known(context: &RequestContext<RoleServer>) -> bool {
 }
 
 impl<P: AgentPort> Tasks<P> {
-    pub(crate) fn new(
-        port: Arc<P>,
-        localize: Arc<dyn Localize>,
-        records: Arc<TaskRecords>,
-    ) -> Self {
+    pub(crate) fn new(port: Arc<P>, localize: Arc<dyn Localize>, parts: TaskParts) -> Self {
+        let TaskParts {
+            records,
+            poll_interval,
+        } = parts;
         Self {
             port,
             localize,
             records,
+            poll_interval,
             writers: TaskTracker::new(),
         }
     }
@@ -80,7 +90,7 @@ impl<P: AgentPort> Tasks<P> {
             Ok(record) => {
                 self.writers.spawn(self.clone().write_end(run));
                 let meta = names(&record);
-                Ok(CreateTaskResult::new(task(&record, TaskStatus::Working)).with_meta(meta))
+                Ok(CreateTaskResult::new(self.task(&record, TaskStatus::Working)).with_meta(meta))
             }
             Err(error) => {
                 // What cannot be found again must not go on; if it is over already, that is as good.
@@ -138,7 +148,7 @@ impl<P: AgentPort> Tasks<P> {
         }
         let meta = names(&record);
         let payload = payload(&record)?;
-        let mut task = task(&record, payload.status());
+        let mut task = self.task(&record, payload.status());
         if matches!(record.outcome, TaskOutcome::Restarted) {
             message = Some(RESTARTED.to_owned());
         }
@@ -186,6 +196,18 @@ impl<P: AgentPort> Tasks<P> {
         Ok(())
     }
 
+    fn task(&self, record: &TaskRecord, status: TaskStatus) -> Task {
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Task::new(
+            record.id.to_string(),
+            status,
+            format!("{:.3}", record.created),
+            format!("{:.3}", record.updated),
+        )
+        .with_ttl_ms(milliseconds(self.records.lifetime()))
+        .with_poll_interval_ms(milliseconds(self.poll_interval))
+    }
+
     /// Returns when everything that ended is written down.
     pub(crate) async fn settle(&self) {
         self.writers.close();
@@ -227,18 +249,6 @@ impl<P: AgentPort> Tasks<P> {
             Err(panic) => Err(panic.to_string()),
         }
     }
-}
-
-fn task(record: &TaskRecord, status: TaskStatus) -> Task {
-    let lifetime = u64::try_from(TASK_LIFETIME.as_millis()).unwrap_or_default();
-    Task::new(
-        record.id.to_string(),
-        status,
-        format!("{:.3}", record.created),
-        format!("{:.3}", record.updated),
-    )
-    .with_ttl_ms(lifetime)
-    .with_poll_interval_ms(POLL_INTERVAL_MS)
 }
 
 /// The two names that the tools know it by.

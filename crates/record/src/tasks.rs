@@ -7,15 +7,14 @@
 use crate::clock::Clock;
 use crate::instance::Instance;
 use crate::state::{StateDirectory, StateError, TEMPORARY_SUFFIX};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use policy::{RunId, SessionId, TraceId};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-/// How long a record is kept, counted from its creation.
-pub const TASK_LIFETIME: SignedDuration = SignedDuration::from_hours(24);
 /// So many records are kept; then the oldest finished ones go before their time.
 pub const MOST_TASKS: usize = 20_000;
 
@@ -76,8 +75,9 @@ impl TaskRecord {
         self.outcome != TaskOutcome::Working
     }
 
-    fn is_expired(&self, now: Timestamp) -> bool {
-        now.duration_since(self.created) >= TASK_LIFETIME
+    fn is_expired(&self, now: Timestamp, lifetime: Duration) -> bool {
+        // A clock that went back makes nothing older.
+        Duration::try_from(now.duration_since(self.created)).is_ok_and(|age| age >= lifetime)
     }
 }
 
@@ -87,6 +87,7 @@ pub struct TaskRecords {
     directory: StateDirectory,
     instance: Instance,
     owner: Owner,
+    lifetime: Duration,
     clock: Arc<dyn Clock>,
     /// Files there, as far as this process knows.
     count: AtomicUsize,
@@ -95,13 +96,14 @@ pub struct TaskRecords {
 impl TaskRecords {
     /// Opens them for the process that holds `instance`: removes what is expired, and writes down what dead processes left
     /// unfinished. A record that cannot be read stays, and is refused when it is
-    /// asked for.
+    /// asked for. `lifetime` counts from a record's creation, and is for finished ones.
     ///
     /// # Errors
     /// `state.unusable`.
     pub fn open(
         state: &StateDirectory,
         instance: &Instance,
+        lifetime: Duration,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, StateError> {
         let records = Self {
@@ -111,6 +113,7 @@ impl TaskRecords {
                 instance: instance.number(),
                 process: TraceId::random().to_string(),
             },
+            lifetime,
             clock,
             count: AtomicUsize::new(0),
         };
@@ -176,11 +179,16 @@ impl TaskRecords {
             record.updated = self.clock.now();
             self.write(&record)?;
         }
-        if record.is_finished() && record.is_expired(self.clock.now()) {
+        if record.is_finished() && record.is_expired(self.clock.now(), self.lifetime) {
             self.remove(id)?;
             return Ok(None);
         }
         Ok(Some(record))
+    }
+
+    /// How long a finished record is kept, from its creation.
+    pub fn lifetime(&self) -> Duration {
+        self.lifetime
     }
 
     /// Whether this process works on it, or did.
@@ -307,8 +315,11 @@ fn name(id: RunId) -> String {
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
+    use jiff::SignedDuration;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
 
     struct Place {
         _directory: tempfile::TempDir,
@@ -330,7 +341,7 @@ mod tests {
         fn process(&self) -> (Instance, TaskRecords) {
             let instance = Instance::claim(&self.state).unwrap();
             let clock: Arc<dyn Clock> = self.clock.clone();
-            let records = TaskRecords::open(&self.state, &instance, clock).unwrap();
+            let records = TaskRecords::open(&self.state, &instance, DAY, clock).unwrap();
             (instance, records)
         }
 
@@ -412,7 +423,7 @@ mod tests {
         assert_eq!(outcome(&records, id), Some(TaskOutcome::Restarted));
     }
 
-    /// DESIGN §5.7: 24 hours, then it is removed by being asked for, or at the next start. What is worked on stays.
+    /// DESIGN §5.7: when its time is over it is removed by being asked for, or at the next start. What is worked on stays.
     #[test]
     fn design_5_7_expired_records_go_on_access() {
         let place = Place::new();
@@ -423,7 +434,7 @@ mod tests {
         }
         place
             .clock
-            .advance(TASK_LIFETIME - SignedDuration::from_millis(1));
+            .advance(SignedDuration::from_hours(24) - SignedDuration::from_millis(1));
         assert!(outcome(&records, asked).is_some(), "control");
         place.clock.advance(SignedDuration::from_millis(1));
         assert_eq!(outcome(&records, asked), None);

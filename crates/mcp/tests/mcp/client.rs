@@ -2,8 +2,7 @@
 
 use crate::fake::Fake;
 use crate::texts::Shipped;
-use mcp::{McpFault, ServeEnd, Served, ServerLimits, serve_stdio};
-use record::TaskRecords;
+use mcp::{McpFault, ServeEnd, Served, ServerLimits, TaskParts, serve_stdio};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,15 +42,15 @@ impl Client {
     }
 
     /// A server that offers tasks.
-    pub(crate) fn with_tasks(fake: &Fake, tasks: &Arc<TaskRecords>) -> Self {
-        Self::serve(fake, "en", limits(), Some(Arc::clone(tasks)))
+    pub(crate) fn with_tasks(fake: &Fake, tasks: &TaskParts) -> Self {
+        Self::serve(fake, "en", limits(), Some(tasks.clone()))
     }
 
     fn serve(
         fake: &Fake,
         language: &'static str,
         limits: ServerLimits,
-        tasks: Option<Arc<TaskRecords>>,
+        tasks: Option<TaskParts>,
     ) -> Self {
         let (input, server_input) = tokio::io::duplex(1 << 20);
         let (server_output, output) = tokio::io::duplex(1 << 20);

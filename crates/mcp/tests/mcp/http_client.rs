@@ -4,8 +4,7 @@ use crate::client::limits;
 use crate::fake::Fake;
 use crate::texts::Shipped;
 use mcp::http::RequestLog;
-use mcp::{HttpLimits, HttpServer, Served, ServerLimits};
-use record::TaskRecords;
+use mcp::{HttpLimits, HttpServer, Served, ServerLimits, TaskParts};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -72,8 +71,8 @@ impl Http {
     }
 
     /// A server that offers tasks.
-    pub(crate) fn with_tasks(fake: &Fake, tasks: &Arc<TaskRecords>) -> Self {
-        let tasks = Some(Arc::clone(tasks));
+    pub(crate) fn with_tasks(fake: &Fake, tasks: &TaskParts) -> Self {
+        let tasks = Some(tasks.clone());
         Self::serve(fake, limits(), HttpLimits::default(), None, tasks)
     }
 
@@ -82,7 +81,7 @@ impl Http {
         limits: ServerLimits,
         http: HttpLimits,
         log: Option<RequestLog>,
-        tasks: Option<Arc<TaskRecords>>,
+        tasks: Option<TaskParts>,
     ) -> Self {
         let server = HttpServer::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = server.address();

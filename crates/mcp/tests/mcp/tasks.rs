@@ -3,14 +3,17 @@
 use crate::client::{Client, modern};
 use crate::fake::Fake;
 use crate::http_client::Http;
+use jiff::SignedDuration;
+use mcp::TaskParts;
 use policy::{RunId, SessionId};
 use record::clock::ManualClock;
-use record::tasks::TASK_LIFETIME;
 use record::{Instance, StateDirectory, TaskRecords};
 use runtime::service::RunState;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Where the records are, and a clock that stands.
 struct State {
@@ -32,11 +35,15 @@ impl State {
     }
 
     /// The records of one more process; it dies with the instance.
-    fn process(&self) -> (Instance, Arc<TaskRecords>) {
+    fn process(&self) -> (Instance, TaskParts) {
         let instance = Instance::claim(&self.state).unwrap();
         let clock = self.clock.clone();
-        let records = TaskRecords::open(&self.state, &instance, clock).unwrap();
-        (instance, Arc::new(records))
+        let records = TaskRecords::open(&self.state, &instance, DAY, clock).unwrap();
+        let parts = TaskParts {
+            records: Arc::new(records),
+            poll_interval: Duration::from_millis(1234),
+        };
+        (instance, parts)
     }
 
     fn file(&self, task: &Value) -> std::path::PathBuf {
@@ -67,7 +74,7 @@ enum Wire {
 }
 
 impl Wire {
-    fn both(fake: &Fake, tasks: &Arc<TaskRecords>) -> [Self; 2] {
+    fn both(fake: &Fake, tasks: &TaskParts) -> [Self; 2] {
         [
             Self::Stdio(Box::new(Client::with_tasks(fake, tasks))),
             Self::Http(Http::with_tasks(fake, tasks)),
@@ -135,7 +142,7 @@ async fn design_5_7_a_run_is_a_task() {
         assert_eq!(
             created,
             json!({
-                "resultType": "task", "taskId": task, "status": "working", "ttlMs": 86_400_000, "pollIntervalMs": 1000,
+                "resultType": "task", "taskId": task, "status": "working", "ttlMs": 86_400_000, "pollIntervalMs": 1234,
                 "createdAt": "2026-12-01T10:00:00.000Z", "lastUpdatedAt": "2026-12-01T10:00:00.000Z",
                 "_meta": created["_meta"]
             })
@@ -283,7 +290,7 @@ async fn x_inst_a_restart_fails_only_the_dead_ones_tasks() {
     let fake = Fake::default();
     let [mut two, _http] = Wire::both(&fake, &others);
     let run = RunId::random();
-    records.create(run, SessionId::random()).unwrap();
+    records.records.create(run, SessionId::random()).unwrap();
     let task = json!(run.to_string());
     let seen = two.result("tasks/get", named(&task)).await;
     assert_eq!(seen["status"], "working");
@@ -379,7 +386,7 @@ async fn design_5_7_only_what_can_be_named() {
         let reply = wire.ask("tasks/get", named(&damaged)).await;
         assert_eq!(reply["error"]["code"], -32603, "{reply}");
         assert!(!reply.to_string().contains("mcp-tasks"), "{reply}");
-        state.clock.advance(TASK_LIFETIME);
+        state.clock.advance(SignedDuration::from_hours(24));
         let mut gone = wire.code("tasks/get", named(&task)).await;
         // The writer may still have been at it.
         for _ in 0..100 {

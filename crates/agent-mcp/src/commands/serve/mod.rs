@@ -87,13 +87,17 @@ pub fn run(arguments: &ServeArgs) -> u8 {
         };
         let shutdown = CancellationToken::new();
         tokio::spawn(stop_on_signal(shutdown.clone()));
-        let served = match running.tasks() {
+        let tasks = deployment
+            .config
+            .as_ref()
+            .map(|config| running.tasks(&config.mcp.tasks));
+        let served = match tasks.transpose() {
             Ok(tasks) => {
                 let served = Served {
                     service: running.service(),
                     localize: locale.clone(),
                     limits,
-                    tasks: Some(tasks),
+                    tasks,
                 };
                 match (&deployment.config, http) {
                     (Some(config), true) => {
