@@ -15,10 +15,9 @@ const { Client, StreamableHTTPClientTransport } = await load("@modelcontextproto
 const { StdioClientTransport } = await load("@modelcontextprotocol/client/stdio");
 
 const [mode, revision, file, target, ...args] = process.argv.slice(2);
-const { HOME, PATH, XDG_STATE_HOME } = process.env;
 const transport = target.startsWith("http://")
   ? new StreamableHTTPClientTransport(new URL(target))
-  : new StdioClientTransport({ command: target, args, env: { HOME, PATH, XDG_STATE_HOME } });
+  : new StdioClientTransport({ command: target, args });
 const client = new Client(
   { name: "agent-mcp-ci", version: "1" },
   { versionNegotiation: { mode: ["legacy", "auto"].includes(mode) ? mode : { pin: mode } } },

@@ -6,7 +6,6 @@ REVISION is the one that must be negotiated; TARGET is an address or a program.
 """
 
 import asyncio
-import os
 import sys
 
 from mcp import Client
@@ -31,9 +30,7 @@ async def call(client, tool, arguments):
 
 async def main(mode, revision, file, target, arguments):
     if not target.startswith("http://"):
-        # The SDK passes on only a few variables; these say where the state is.
-        keep = {name: os.environ[name] for name in ("HOME", "PATH", "XDG_STATE_HOME")}
-        target = StdioServerParameters(command=target, args=arguments, env=keep)
+        target = StdioServerParameters(command=target, args=arguments)
     async with Client(target, mode=mode) as client:
         assert client.protocol_version == revision, client.protocol_version
         tools = [tool.name for tool in (await client.list_tools()).tools]
