@@ -132,7 +132,20 @@ impl HttpServer {
         ended.client_gone().await;
     }
 
-    /// The transport stack by itself, in front of any handler.
+    /// The same stack in front of another handler than ours: what the conformance suite's fixture is served with.
+    /// Returns when `shutdown` is cancelled and what came in is answered.
+    pub async fn serve_other<H: ServerHandler + Clone>(
+        self,
+        handler: H,
+        limits: ServerLimits,
+        http: HttpLimits,
+        shutdown: CancellationToken,
+    ) {
+        self.serve_handler(handler, limits, http, None, Ending::default(), shutdown)
+            .await;
+    }
+
+    /// The transport stack by itself.
     async fn serve_handler<H: ServerHandler + Clone>(
         self,
         handler: H,
