@@ -6,6 +6,11 @@ use std::process::Command;
 const BENCHES: &[(&str, &str, &[&str])] = &[
     ("p1", "exec against bwrap", &["bash", "xtask/bench/p1.sh"]),
     (
+        "p5",
+        "agent_status round trips against the TypeScript SDK",
+        &["bash", "xtask/bench/p5.sh"],
+    ),
+    (
         "peers",
         "exec beside other sandboxes: time, memory, what is enforced",
         &["bash", "xtask/bench/peers.sh"],

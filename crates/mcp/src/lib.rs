@@ -1,8 +1,9 @@
 //! The MCP server: two tools, `agent_run` and `agent_status`, in front of the runtime (SPEC §5, DESIGN §5).
 //!
 //! The official SDK does the protocol: revisions, handshake, discovery, routing. Here is only what it leaves to a server:
-//! two transports, [`stdio`] and Streamable HTTP ([`http`]), that survive what real clients send, two tools that check their arguments completely, and result
-//! texts that model output cannot forge (X-ONELINE).
+//! two transports, [`stdio`] and Streamable HTTP ([`http`]), that survive what real clients send, two tools that check their
+//! arguments completely, result texts that model output cannot forge (X-ONELINE), and tasks that outlive the process
+//! (DESIGN §5.7), whose files are `record`'s.
 //!
 //! Absent here: nothing is decided about what a run may do, and no field of any request reaches the policy (SEC-INV-02,
 //! ST-15). No internal tool is listed or can be called (AGT-06). No process is started, no file is opened, no connection is
