@@ -113,6 +113,19 @@ const BENCHES: &[(&str, &str, &[&str])] = &[
         ],
     ),
     (
+        "start",
+        "an unchanged start with 64 roots and 64 programs of 50 MB against an empty configuration's",
+        &[
+            "cargo",
+            "bench",
+            "-q",
+            "-p",
+            "agent-mcp",
+            "--bench",
+            "start",
+        ],
+    ),
+    (
         "rss",
         "idle memory of serve",
         &["bash", "xtask/bench/rss.sh"],

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         ["matrix", "--vm"] => matrix::run(true),
         _ => {
             eprintln!(
-                "usage: cargo xtask requirements [--check] | attacks | release | matrix [--vm] | soak [--runs N] | bench [p1 peers p2 many explain p3 p4 p7 p8 rss …]"
+                "usage: cargo xtask requirements [--check] | attacks | release | matrix [--vm] | soak [--runs N] | bench [p1 peers p2 many explain p3 p4 p7 p8 start rss …]"
             );
             return ExitCode::from(2);
         }

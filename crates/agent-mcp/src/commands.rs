@@ -9,6 +9,7 @@ pub mod exec;
 pub mod generate;
 pub mod init;
 mod opening;
+mod resolution;
 pub mod run;
 pub mod serve;
 pub mod show;

@@ -3,12 +3,13 @@
 use crate::books::{Books, Writer, fault};
 use crate::deployment::{AbsenceGuard, Deployment, GuardedBackend};
 use crate::locale::Locale;
+use mcp::TaskParts;
 use policy::config::{Ask, Config};
 use policy::sandbox::{SandboxBackend, SandboxError};
 use policy::tool::Operation;
 use policy::{Blame, Code, Fault, Localize, Message, Standing};
 use record::logs::{HttpLog, LlmLog, RollingFile, RollingLimits, SessionEvents};
-use record::{Redactor, StateDirectory, SystemClock};
+use record::{Redactor, StateDirectory, SystemClock, TaskRecords};
 use runtime::{
     AgentService, Language, ModelParts, Records, RunLimits, RuntimeParts, SkillDescriptor,
     ToolLimits,
@@ -204,6 +205,23 @@ impl Running {
         &self.books.instance
     }
 
+    /// The records of MCP tasks (DESIGN §5.7). What earlier processes left unfinished is written down as failed.
+    ///
+    /// # Errors
+    /// `state.unusable`.
+    pub fn tasks(&self, config: &policy::config::Tasks) -> Result<TaskParts, Fault> {
+        let Books {
+            state, instance, ..
+        } = &self.books;
+        let clock = Arc::new(SystemClock);
+        let records = TaskRecords::open(state, instance, config.time_to_live, clock)
+            .map_err(|error| fault(error.code(), state.path(), error))?;
+        Ok(TaskParts {
+            records: Arc::new(records),
+            poll_interval: config.poll_interval,
+        })
+    }
+
     /// The HTTP log, unless `logging.http_requests` is off (DESIGN §5.8).
     ///
     /// # Errors
@@ -277,6 +295,11 @@ pub fn user_prompt(config: &Config, file: Option<&Path>) -> Result<Option<String
                 .with_message("reason", why),
         )
     };
+    // Looked at first: to open a pipe waits for somebody.
+    let seen = std::fs::metadata(&path).map_err(|error| unusable(error.into()))?;
+    if !seen.is_file() {
+        return Err(unusable(Message::new("reason.not_a_regular_file")));
+    }
     let opened = std::fs::File::open(&path).map_err(|error| unusable(error.into()))?;
     let mut text = String::new();
     opened

@@ -15,20 +15,20 @@ pub mod applied;
 mod discovery;
 mod filesystem;
 mod guarded;
+mod hashes;
 mod links;
 mod own_files;
 mod pin;
 mod places;
 mod reading;
 mod resolve;
-mod trust;
 mod width;
 
 pub use discovery::{Discovery, Found, PassedOver, discover};
+pub use hashes::{Hashes, Threads};
 pub use own_files::{AbsenceGuard, GuardedBackend};
 pub use pin::{identity_of, pin};
 pub use places::{Places, base_directory, for_shell, local_file, resolve_existing, user_directory};
-pub use trust::trust;
 pub use width::too_wide;
 
 /// Private areas of one Task (`TMPDIR`, `HOME`, `/dev/shm`) together.
@@ -59,7 +59,7 @@ pub enum DeploymentError {
         /// Where it was looked for, and what was seen there.
         discovery: Box<Discovery>,
     },
-    /// A file was found in the working directory that no person has named as it is now.
+    /// A file was found in the working directory that no person has applied as it is now.
     Untrusted {
         /// The file.
         file: PathBuf,
@@ -94,55 +94,75 @@ pub struct ReadConfiguration {
     pub loaded: Loaded,
     /// The bytes of both files.
     pub fingerprint: Sha256Digest,
+    /// How a person stands to it.
+    pub judged: Judged,
 }
 
-/// The configuration that a command works with: the named one, or the first one found.
+/// Whether a person has decided about a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// Named, put where only they or the administrator write, or applied as it is.
+    Yes,
+    /// Only found: what ran there may have written it. Nobody whom it names is asked, and its texts are not used.
+    NotYet,
+}
+
+/// The configuration that a command works with: the named one, or the first one found. For `exec` and `audit`, which obey it:
+/// one that is only found must have been applied as it is now.
 ///
 /// # Errors
-/// None there, one that no person has named as it is now, unreadable, or every finding at once.
+/// None there, one that no person has applied as it is now, unreadable, or every finding at once.
 pub fn locate(named: Option<&Path>) -> Result<ReadConfiguration, DeploymentError> {
-    let read = look(named)?;
-    if named.is_some() {
-        // What cannot be remembered has to be named again.
-        drop(trust(&read.file, &read.fingerprint));
+    match read_found(named, Unjudged::Refused)? {
+        read if read.judged == Judged::Yes => Ok(read),
+        ReadConfiguration { file, .. } => Err(DeploymentError::Untrusted { file }),
     }
-    Ok(read)
 }
 
-/// The same for `check`, which changes nothing: that a file was named is not remembered.
-///
-/// # Errors
-/// As [`locate`].
-pub fn look(named: Option<&Path>) -> Result<ReadConfiguration, DeploymentError> {
-    look_with(named, false)
-}
-
-/// The same for `apply`: a file that was found is what the person is about to judge.
+/// The same for a person who looks at it, whoever wrote it: [`ReadConfiguration::judged`] tells.
 ///
 /// # Errors
 /// As [`locate`], without `Untrusted`.
-pub fn look_anywhere(named: Option<&Path>) -> Result<ReadConfiguration, DeploymentError> {
-    look_with(named, true)
+pub fn look(named: Option<&Path>) -> Result<ReadConfiguration, DeploymentError> {
+    read_found(named, Unjudged::Shown)
 }
 
-fn look_with(named: Option<&Path>, unseen: bool) -> Result<ReadConfiguration, DeploymentError> {
+/// What becomes of one that nobody has judged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unjudged {
+    /// Nothing of it is told: it would not be obeyed.
+    Refused,
+    Shown,
+}
+
+fn read_found(
+    named: Option<&Path>,
+    unjudged: Unjudged,
+) -> Result<ReadConfiguration, DeploymentError> {
     let mut discovery = discover(named);
     let Some(found) = discovery.found.take() else {
         let discovery = Box::new(discovery);
         return Err(DeploymentError::NoConfiguration { discovery });
     };
     match found {
-        Found::InPlace(file) if unseen => read_configuration(&file),
         Found::InPlace(file) => {
-            let fingerprint = fingerprint_of(&file)?;
-            if !trust::is_trusted(&file, &fingerprint) {
+            let applied = applied::Store::of_user()
+                .and_then(|store| store.read(&file))
+                .ok()
+                .flatten();
+            let judged = |now: &Sha256Digest| {
+                let applied = applied.as_ref().map(|applied| &applied.fingerprint);
+                match applied == Some(&now.to_string()) {
+                    true => Judged::Yes,
+                    false => Judged::NotYet,
+                }
+            };
+            if unjudged == Unjudged::Refused && judged(&fingerprint_of(&file)?) == Judged::NotYet {
                 return Err(DeploymentError::Untrusted { file });
             }
-            let read = read_configuration(&file)?;
+            let mut read = read_configuration(&file)?;
             // What was judged is what is used.
-            if read.fingerprint != fingerprint {
-                return Err(DeploymentError::Untrusted { file });
-            }
+            read.judged = judged(&read.fingerprint);
             Ok(read)
         }
         Found::Named(file) | Found::Own(file) => read_configuration(&file),
@@ -213,6 +233,7 @@ pub fn read_configuration(file: &Path) -> Result<ReadConfiguration, DeploymentEr
         file: file.to_owned(),
         loaded,
         fingerprint: fingerprint(&base, local.as_deref()),
+        judged: Judged::Yes,
     })
 }
 
@@ -246,11 +267,23 @@ fn local_is_in_reach(file: &Path, base: &[u8]) -> bool {
 }
 
 impl Deployment {
-    /// The deployment of a configuration file.
+    /// The deployment of a configuration file, with every program read.
     ///
     /// # Errors
     /// Everything that is wrong at once, by kind.
     pub fn of(read: ReadConfiguration, narrowing: &Narrowing) -> Result<Self, DeploymentError> {
+        Self::with_hashes(read, narrowing, &mut Hashes::none(Threads::All))
+    }
+
+    /// The same, with the programs read that are not remembered.
+    ///
+    /// # Errors
+    /// As [`Deployment::of`].
+    pub fn with_hashes(
+        read: ReadConfiguration,
+        narrowing: &Narrowing,
+        hashes: &mut Hashes,
+    ) -> Result<Self, DeploymentError> {
         let ReadConfiguration {
             file,
             loaded: Loaded {
@@ -258,6 +291,7 @@ impl Deployment {
                 mut warnings,
             },
             fingerprint,
+            judged: _,
         } = read;
         let mut faults = Vec::new();
         let base =
@@ -265,7 +299,7 @@ impl Deployment {
         let places =
             Places::of(&config, &base).map_err(|fault| DeploymentError::Faults(vec![fault]))?;
         let roots = configured_roots(&config, &base, &mut faults);
-        let entries = configured_entries(&config, &base, &mut faults, &mut warnings);
+        let entries = configured_entries(&config, &base, hashes, &mut faults, &mut warnings);
         let own_files = own_files::of(&config, &file, &base, &places, &roots);
         if !faults.is_empty() {
             return Err(DeploymentError::Faults(faults));

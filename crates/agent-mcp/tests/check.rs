@@ -371,17 +371,20 @@ fn x_cli_it_says_which_file_and_why() {
         row["data"],
         json!({"path": own.to_str().unwrap(), "origin": "user"})
     );
-    // A project's goes before it, but only once a person has named it.
+    // A project's goes before it. Whoever wrote it, it is looked at; whom it names is asked only once a person has said so.
     let found = write("project/agent.yaml");
-    let refused = check(&[]);
-    assert_eq!(refused.status.code(), Some(2));
-    let row = expect(&refused, "configuration", "error", "--config");
-    assert_eq!(row["data"]["path"], found.to_str().unwrap());
-    assert_eq!(
-        rows(&refused, "configuration").len(),
-        2,
-        "and the one that comes later"
-    );
+    let unseen = || {
+        let output = check(&[]);
+        let row = expect(&output, "configuration", "ok", "nobody has applied");
+        assert_eq!(
+            row["data"],
+            json!({"path": found.to_str().unwrap(), "origin": "project"})
+        );
+        let passed = expect(&output, "configuration", "ok", own.to_str().unwrap());
+        assert_eq!(passed["data"]["passed_over"], "later");
+        expect(&output, "ollama", "warning", "was not asked");
+    };
+    unseen();
     let named = found.to_str().unwrap();
     let row = expect(
         &check(&["--config", named]),
@@ -390,11 +393,8 @@ fn x_cli_it_says_which_file_and_why() {
         "named with --config",
     );
     assert_eq!(row["data"]["origin"], "named");
-    assert_eq!(
-        check(&[]).status.code(),
-        Some(2),
-        "check does not remember it"
-    );
+    // To name it is not remembered, here and for `exec`.
+    unseen();
     if !can_confine() {
         return;
     }
@@ -405,8 +405,13 @@ fn x_cli_it_says_which_file_and_why() {
             .code(),
         Some(0)
     );
+    let output = run(&ws, &["exec", "--", "true"]);
+    assert_eq!(output.status.code(), Some(125), "{}", text(&output.stderr));
+    unseen();
+    let output = run(&ws, &["apply", "--yes"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let output = check(&[]);
-    let row = expect(&output, "configuration", "ok", named);
+    let row = expect(&output, "configuration", "ok", "applied and unchanged");
     assert_eq!(row["data"]["origin"], "project");
     let passed = expect(&output, "configuration", "ok", own.to_str().unwrap());
     assert_eq!(passed["data"]["passed_over"], "later");

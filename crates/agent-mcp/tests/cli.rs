@@ -291,7 +291,7 @@ fn sec_inv_01_a_written_configuration_is_not_obeyed() {
             .unwrap()
     };
     let yaml = format!(
-        "schema_version: 2\nollama: {{model: m}}\nsandbox: {{workspaces: [.], mounts: [{{path: {}, access: read_only}}]}}\n",
+        "schema_version: 2\nollama: {{model: m, endpoint: \"http://127.0.0.1:9\"}}\nsandbox: {{workspaces: [.], mounts: [{{path: {}, access: read_only}}]}}\n",
         outside.path().canonicalize().unwrap().display()
     );
     let write = format!("printf '%s' '{yaml}' > agent.yaml");
@@ -301,12 +301,7 @@ fn sec_inv_01_a_written_configuration_is_not_obeyed() {
         "control: it can be written"
     );
     let read = secret.display().to_string();
-    for words in [
-        &["exec", "--", "cat", &read][..],
-        &["check"],
-        &["run", "x"],
-        &["serve"],
-    ] {
+    for words in [&["exec", "--", "cat", &read][..], &["run", "x"], &["serve"]] {
         let output = run(words);
         assert_ne!(output.status.code(), Some(0), "{words:?}");
         assert!(!text(&output.stdout).contains("the secret"));
@@ -316,6 +311,12 @@ fn sec_inv_01_a_written_configuration_is_not_obeyed() {
             text(&output.stderr)
         );
     }
+    // `check` looks at it, in its own words, and asks nobody.
+    let output = run(&["check"]);
+    let said = text(&output.stdout);
+    assert!(said.contains("nobody has applied it"), "{said}");
+    assert!(said.contains("was not asked"), "{said}");
+    assert!(!said.contains("the secret"));
     let named = run(&["exec", "--config", "agent.yaml", "--", "cat", &read]);
     assert_eq!(
         text(&named.stdout),
@@ -323,7 +324,9 @@ fn sec_inv_01_a_written_configuration_is_not_obeyed() {
         "control: {}",
         text(&named.stderr)
     );
-    // Named once, it is found from now on, until it changes.
+    // To name it is not remembered; applied, it is found from now on, until it changes.
+    assert_eq!(run(&["exec", "--", "true"]).status.code(), Some(125));
+    assert_eq!(run(&["apply", "--yes"]).status.code(), Some(0));
     assert_eq!(run(&["exec", "--", "true"]).status.code(), Some(0));
     std::fs::write(workspace.path().join("agent.yaml"), yaml + "# changed\n").unwrap();
     assert_eq!(run(&["exec", "--", "true"]).status.code(), Some(125));

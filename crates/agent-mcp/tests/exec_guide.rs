@@ -157,7 +157,7 @@ fn every_early_end_writes_its_report() {
             "a file for a root",
             |place, file| vec!["--root".into(), file(place)],
             125,
-            "file.not_found",
+            "file.wrong_kind",
         ),
         (
             "danger-full-access under its own maximum",

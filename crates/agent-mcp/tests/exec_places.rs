@@ -247,10 +247,110 @@ fn bad_input_working_directory() {
         } else {
             assert_eq!((code, out.as_str()), (Some(125), ""), "{mode:o}: {said}");
             let wanted = format!(
-                "agent-mcp: file.not_found: {} does not exist.",
+                "agent-mcp: file.permission_denied: Permission denied: {}",
                 here.display()
             );
             assert!(said.starts_with(&wanted), "{mode:o}: {said}");
         }
     }
+}
+
+/// X-ROOT, interfaces.md §6: what lies behind a directory that this user may not enter is told as that, not as missing; in both
+/// languages, for the working directory, `--root`, workspaces and entries.
+#[test]
+fn x_root_behind_a_closed_directory_is_no_missing_place() {
+    use std::os::unix::process::CommandExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let base = directory.path().canonicalize().unwrap();
+    let user = match rustix::process::geteuid() {
+        root if root.is_root() => 65_534,
+        user => user.as_raw(),
+    };
+    let program = base.join("agent-mcp");
+    std::fs::copy(support::program(), &program).unwrap();
+    for place in ["home", "closed", "closed/in"] {
+        std::fs::create_dir(base.join(place)).unwrap();
+    }
+    std::fs::copy("/bin/true", base.join("closed/tool")).unwrap();
+    // Not found from where the commands run.
+    let config = base.join("conf/agent.yaml");
+    std::fs::create_dir(base.join("conf")).unwrap();
+    let yaml = "schema_version: 2\nollama: {model: m, endpoint: 'http://127.0.0.1:9'}\nsandbox:\n  workspaces: [../closed/in]\n  execution: {entries: [{alias: tool, path: ../closed/tool}]}\n";
+    std::fs::write(&config, yaml).unwrap();
+    std::fs::set_permissions(&base, Permissions::from_mode(0o755)).unwrap();
+    for place in ["home", "closed", "closed/in", "conf", "conf/agent.yaml"] {
+        std::os::unix::fs::chown(base.join(place), Some(user), Some(user)).ok();
+    }
+    let closed = base.join("closed");
+    let within = format!(
+        "cd '{}/in' && chmod 000 .. && exec \"$@\"",
+        closed.display()
+    );
+    let run = |script: &str, words: &[&str]| {
+        std::fs::set_permissions(&closed, Permissions::from_mode(0o755)).unwrap();
+        let mut command = Command::new("/bin/sh");
+        command
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", base.join("home"))
+            .current_dir(&base)
+            .args(["-c", script, "sh"])
+            .arg(&program)
+            .args(words)
+            .stdin(Stdio::null());
+        if rustix::process::geteuid().is_root() {
+            command.uid(user).gid(user);
+        }
+        let output = command.output().unwrap();
+        std::fs::set_permissions(&closed, Permissions::from_mode(0o755)).unwrap();
+        (
+            output.status.code(),
+            text(&output.stdout) + &text(&output.stderr),
+        )
+    };
+    let from_outside = "chmod 000 closed && exec \"$@\"";
+    let root = closed.join("in").display().to_string();
+    let named = config.display().to_string();
+    for (lang, denied, missing) in [
+        ("en", "ermission denied", "does not exist"),
+        ("ja", "アクセス権がありません", "存在しません"),
+    ] {
+        let cases: [(&str, &[&str], i32, &str); 3] = [
+            (
+                &within,
+                &["exec", "--lang", lang, "--", "true"],
+                125,
+                "file.permission_denied",
+            ),
+            (
+                from_outside,
+                &["exec", "--lang", lang, "--root", &root, "--", "true"],
+                125,
+                "file.permission_denied",
+            ),
+            (
+                from_outside,
+                &["check", "--lang", lang, "--config", &named],
+                2,
+                "configuration.invalid",
+            ),
+        ];
+        for (script, words, status, code) in cases {
+            let (ended, said) = run(script, words);
+            assert_eq!(ended, Some(status), "{words:?}: {said}");
+            assert!(said.contains(denied), "{words:?}: {said}");
+            assert!(!said.contains(missing), "{words:?}: {said}");
+            if status == 125 {
+                assert!(said.contains(code), "{words:?}: {said}");
+            } else {
+                for key in ["sandbox.workspaces[0]", "sandbox.execution.entries[0].path"] {
+                    assert!(said.contains(key), "{words:?}: {said}");
+                }
+            }
+        }
+    }
+    // Control: what is missing is still told as missing.
+    let (ended, said) = run("exec \"$@\"", &["exec", "--root", "nowhere", "--", "true"]);
+    assert_eq!(ended, Some(125), "{said}");
+    assert!(said.contains("file.not_found"), "{said}");
 }

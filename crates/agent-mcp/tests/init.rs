@@ -176,7 +176,9 @@ fn uc_05_without_ollama() {
     );
     if can_confine() {
         assert_eq!(output.status.code(), Some(0), "{told}");
-        // And the rest of it works: a program runs in the project, found from below it.
+        // And the rest of it works once it is applied: a program runs in the project, found from below it.
+        let output = home.run(&["apply", "--yes"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         std::fs::create_dir(home.project().join("sub")).unwrap();
         let output = command(home.state.path())
             .current_dir(home.project().join("sub"))
@@ -204,8 +206,7 @@ fn uc_05_twice() {
     for name in [
         "agent.schema.json",
         "agent.yaml",
-        "config/locales/en.json",
-        "config/locales/ja.json",
+        "config/locales/README.md",
         "skills/example.md",
         "boxes/example.yaml",
     ] {
@@ -224,7 +225,6 @@ fn uc_05_twice() {
             && told.contains("wrote .agent-mcp/skills/example.md"),
         "{told}"
     );
-    // What was not written is not trusted either.
     assert_eq!(home.run(&["check"]).status.code(), Some(2));
     // A link to nowhere is kept, too.
     std::fs::remove_file(&config).unwrap();
@@ -304,7 +304,7 @@ fn uc_05_nothing_half_written() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(names(&base), before);
     std::fs::remove_dir_all(base.join("d")).unwrap();
-    // A full disk, as a limit of file sizes: the small files fit, the locale files do not.
+    // A full disk, as a limit of file sizes: the small files fit, the schema does not.
     let script = format!(
         "trap '' XFSZ; ulimit -f 8; exec '{}' init --ollama {NOBODY}",
         support::program().display()
@@ -406,4 +406,39 @@ fn bad_endpoints_are_refused() {
         );
         assert_eq!(names(&home.project()), Vec::<String>::new());
     }
+}
+
+/// I18N-02, I18N-11: `init` copies no texts, so a later version with other keys still starts; what is there is only explained.
+#[test]
+fn i18n_11_nothing_that_init_writes_can_go_stale() {
+    let home = Home::new();
+    home.init(&["--ollama", NOBODY]);
+    let locales = home.project().join(".agent-mcp/config/locales");
+    let names: Vec<_> = std::fs::read_dir(&locales)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(names, ["README.md"], "no *.json, which would be read");
+    for lang in ["en", "ja"] {
+        let output = home.run(&["check", "--lang", lang]);
+        assert_ne!(output.status.code(), Some(2), "{}", text(&output.stdout));
+    }
+    // Its example is one that works.
+    let told = std::fs::read_to_string(locales.join("README.md")).unwrap();
+    let example: String = told
+        .lines()
+        .filter(|line| line.starts_with("    "))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    std::fs::write(locales.join("en.json"), example).unwrap();
+    let output = home.run(&["check", "--config", ".agent-mcp/agent.yaml"]);
+    assert!(
+        text(&output.stdout).contains("Good to go.") || output.status.code() == Some(4),
+        "{}",
+        text(&output.stdout)
+    );
+    // Control: a key that this version does not have is fatal where a person has written it.
+    std::fs::write(locales.join("en.json"), r#"{"check.fine.old": "x"}"#).unwrap();
+    let output = home.run(&["check", "--config", ".agent-mcp/agent.yaml"]);
+    assert_eq!(output.status.code(), Some(2));
 }

@@ -624,3 +624,81 @@ fn a_stop_frees_the_port_at_once() {
         assert_eq!(again.stop(), Some(0));
     }
 }
+
+/// Polls a task until it is over, as a client of the Tasks extension does.
+fn task_over(server: &HttpServer, task: &Value) -> Value {
+    let start = std::time::Instant::now();
+    loop {
+        let seen = server.ask_for_task("tasks/get", json!({"taskId": task}));
+        if seen["status"] != "working" {
+            return seen;
+        }
+        assert!(start.elapsed() < support::PATIENCE, "{seen}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// DESIGN §5.7: a run as a task, through the real program: its record is on the disk before the answer, for this user only,
+/// and its result is there for another server too, after this one has stopped.
+#[test]
+fn design_5_7_a_task_outlives_its_server() {
+    if !can_confine() {
+        return;
+    }
+    let model = RecordedModel::start();
+    let place = HttpServer::place(&model.endpoint);
+    let server = HttpServer::start(place.command(&["serve"]));
+    let run = json!({"name": "agent_run", "arguments": {"request": REQUEST}});
+    let created = server.ask_for_task("tools/call", run);
+    assert_eq!(created["resultType"], "task", "{created}");
+    let task = &created["taskId"];
+    let name = format!("mcp-tasks/{}.json", task.as_str().unwrap());
+    let mode =
+        std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(place.state.join(name)).unwrap());
+    assert_eq!(mode & 0o777, 0o600);
+    let over = task_over(&server, task);
+    assert_eq!(over["status"], "completed", "{over}");
+    let said = over["result"]["content"][0]["text"].as_str().unwrap();
+    assert_eq!(field(said, "status"), "completed", "{said}");
+    assert!(place.workspace.join("hello.txt").exists());
+    assert_eq!(server.stop(), Some(0));
+    let server = HttpServer::start(place.command(&["serve"]));
+    let again = server.ask_for_task("tasks/get", json!({"taskId": task}));
+    assert_eq!(again["result"], over["result"]);
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// DESIGN §5.7, X-INST, REC-05: `tasks/cancel` ends a run that waits for a model that never answers; after a kill, the next
+/// server says that the task's server was restarted, while one that lives beside it keeps its own.
+#[test]
+fn x_inst_a_killed_servers_tasks_have_failed() {
+    if !can_confine() {
+        return;
+    }
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = HttpServer::place(&format!("http://{}", silent.local_addr().unwrap()));
+    let mut killed = HttpServer::start(place.command(&["serve"]));
+    let beside = HttpServer::start(place.command(&["serve"]));
+    let run = || json!({"name": "agent_run", "arguments": {"request": REQUEST}});
+    let task = |server: &HttpServer| server.ask_for_task("tools/call", run())["taskId"].clone();
+    let (cancelled, lost, kept) = (task(&killed), task(&killed), task(&beside));
+    let done = killed.ask_for_task("tasks/cancel", json!({"taskId": cancelled}));
+    assert_eq!(done["resultType"], "complete");
+    assert_eq!(task_over(&killed, &cancelled)["status"], "cancelled");
+    killed.child.kill().unwrap();
+    killed.child.wait().unwrap();
+    let next = HttpServer::start(place.command(&["serve"]));
+    let status = |task: &Value| next.ask_for_task("tasks/get", json!({"taskId": task}));
+    let seen = status(&lost);
+    assert_eq!(
+        (&seen["status"], &seen["statusMessage"]),
+        (&json!("failed"), &json!("server_restarted"))
+    );
+    assert_eq!(status(&cancelled)["status"], "cancelled");
+    assert_eq!(status(&kept)["status"], "working");
+    let own = beside.ask_for_task("tasks/get", json!({"taskId": kept}));
+    assert_eq!(own["status"], "working");
+    assert_eq!(beside.stop(), Some(0));
+    assert_eq!(status(&kept)["status"], "cancelled");
+    assert_eq!(next.stop(), Some(0));
+}

@@ -18,9 +18,11 @@ mod port;
 mod result_text;
 mod server;
 pub mod stdio;
+mod tasks;
 mod tools;
 
 pub use http::{BindFault, HTTP_CLIENT, HttpLimits, HttpServer};
 pub use limits::ServerLimits;
-pub use port::AgentPort;
+pub use port::{AgentPort, Served};
 pub use stdio::{McpFault, STDIO_CLIENT, ServeEnd, serve_stdio};
+pub use tasks::TaskParts;

@@ -2,19 +2,21 @@
 
 use crate::ending::Ending;
 use crate::limits::ServerLimits;
-use crate::port::AgentPort;
+use crate::port::{AgentPort, Served};
 use crate::result_text;
+use crate::tasks::{self, Tasks};
 use crate::tools;
 use crate::tools::arguments::{Problem, RunArguments, StatusArguments};
 use policy::{Code, Localize, Message, Refusal, RunId};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest,
-    CustomResult, ErrorCode, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock,
+    CustomRequest, CustomResult, ErrorCode, GetTaskParams, GetTaskResult, Implementation,
+    InitializeRequestParams, InitializeResult, JsonObject, ListToolsResult, PaginatedRequestParams,
+    ServerCapabilities, ServerConfig, Tool, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use runtime::service::{ClientId, RunRequest, RunStatus};
+use runtime::service::{ClientId, RunRequest, RunStatus, Submitted};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,7 +28,14 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 const REMEMBERED_RUNS: usize = 64;
 
 /// Methods whose requests arrive here as "custom" when their parameters have the wrong shape (M-5).
-const METHODS_WITH_PARAMETERS: [&str; 3] = ["tools/call", "tools/list", "server/discover"];
+const METHODS_WITH_PARAMETERS: [&str; 6] = [
+    "tools/call",
+    "tools/list",
+    "server/discover",
+    "tasks/get",
+    "tasks/update",
+    "tasks/cancel",
+];
 
 /// One client's server. Clones share everything: over HTTP each request is served by one.
 pub(crate) struct AgentServer<P> {
@@ -39,6 +48,8 @@ pub(crate) struct AgentServer<P> {
     tools: Arc<[Tool]>,
     info: Arc<ServerConfig>,
     answered: Arc<Mutex<VecDeque<RunStatus>>>,
+    /// None: the extension is not offered.
+    tasks: Option<Tasks<P>>,
 }
 
 impl<P> Clone for AgentServer<P> {
@@ -52,20 +63,28 @@ impl<P> Clone for AgentServer<P> {
             tools: Arc::clone(&self.tools),
             info: Arc::clone(&self.info),
             answered: Arc::clone(&self.answered),
+            tasks: self.tasks.clone(),
         }
     }
 }
 
 impl<P: AgentPort> AgentServer<P> {
-    pub(crate) fn new(
-        port: Arc<P>,
-        localize: Arc<dyn Localize>,
-        limits: ServerLimits,
-        client: ClientId,
-        ending: Ending,
-    ) -> Self {
+    pub(crate) fn new(served: Served<P>, client: ClientId, ending: Ending) -> Self {
+        let Served {
+            service,
+            localize,
+            limits,
+            tasks: parts,
+        } = served;
+        let port = Arc::new(service);
         let tools = tools::list(localize.as_ref()).into();
-        let info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        let capabilities = ServerCapabilities::builder().enable_tools();
+        let capabilities = match parts {
+            Some(_) => capabilities.enable_tasks().build(),
+            None => capabilities.build(),
+        };
+        let tasks = parts.map(|parts| Tasks::new(Arc::clone(&port), Arc::clone(&localize), parts));
+        let info = ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("agent-mcp", env!("CARGO_PKG_VERSION")))
             .with_instructions(localize.text(&Message::new("mcp.instructions")));
         Self {
@@ -77,10 +96,19 @@ impl<P: AgentPort> AgentServer<P> {
             tools,
             info: Arc::new(info),
             answered: Arc::default(),
+            tasks,
         }
     }
 
-    async fn run(&self, arguments: JsonObject) -> Result<String, Refusal> {
+    /// Stops every run of the client safely; returns when they are over and what became of their tasks is written down.
+    pub(crate) async fn client_gone(&self) {
+        self.port.client_gone(self.client).await;
+        if let Some(tasks) = &self.tasks {
+            tasks.settle().await;
+        }
+    }
+
+    async fn submit(&self, arguments: JsonObject) -> Result<Submitted, Refusal> {
         let arguments = RunArguments::parse(arguments, &self.limits.images)
             .map_err(|problem| self.refusal(problem))?;
         let request = RunRequest {
@@ -91,11 +119,31 @@ impl<P: AgentPort> AgentServer<P> {
             client: self.client,
             cwd: None,
         };
-        let submitted = self.unless_over(self.port.submit(request)).await?;
-        Ok(result_text::submitted(
-            &submitted,
-            &self.localize.text(&Message::new("mcp.task_queued")),
-        ))
+        self.unless_over(self.port.submit(request)).await
+    }
+
+    /// A task where the client can read one, else the text that says how to ask.
+    async fn run(
+        &self,
+        arguments: JsonObject,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, Refusal> {
+        let submitted = self.submit(arguments).await?;
+        match &self.tasks {
+            Some(tasks) if tasks::are_wanted(context) => {
+                tasks.create(&submitted).await.map(CallToolResponse::Task)
+            }
+            _ => {
+                let queued = self.localize.text(&Message::new("mcp.task_queued"));
+                Ok(text(result_text::submitted(&submitted, &queued)))
+            }
+        }
+    }
+
+    fn tasks(&self, method: &str) -> Result<&Tasks<P>, ErrorData> {
+        self.tasks
+            .as_ref()
+            .ok_or_else(|| ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None))
     }
 
     async fn status(
@@ -158,9 +206,25 @@ impl<P: AgentPort> AgentServer<P> {
     }
 }
 
+fn text(text: String) -> CallToolResponse {
+    CallToolResult::success(vec![ContentBlock::text(text)]).into()
+}
+
 impl<P: AgentPort> ServerHandler for AgentServer<P> {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::clone(&self.info)
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        context.peer.set_peer_info(request.clone());
+        let mut result = self.negotiate_initialize(&request)?;
+        // No revision with this handshake can read a task (M-7).
+        result.capabilities.extensions = None;
+        Ok(result)
     }
 
     async fn list_tools(
@@ -192,8 +256,8 @@ impl<P: AgentPort> ServerHandler for AgentServer<P> {
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.unwrap_or_default();
         let outcome = match request.name.as_ref() {
-            tools::RUN => self.run(arguments).await,
-            tools::STATUS => self.status(arguments, &context).await,
+            tools::RUN => self.run(arguments, &context).await,
+            tools::STATUS => self.status(arguments, &context).await.map(text),
             _ => {
                 return Err(ErrorData::invalid_params(
                     "name: there is no such tool",
@@ -201,14 +265,40 @@ impl<P: AgentPort> ServerHandler for AgentServer<P> {
                 ));
             }
         };
-        let result = match outcome {
-            Ok(text) => CallToolResult::success(vec![ContentBlock::text(text)]),
-            Err(refusal) => {
-                let text = result_text::refusal(&refusal, self.localize.as_ref());
-                CallToolResult::error(vec![ContentBlock::text(text)])
-            }
-        };
-        Ok(result.into())
+        Ok(outcome.unwrap_or_else(|refusal| {
+            let text = result_text::refusal(&refusal, self.localize.as_ref());
+            CallToolResult::error(vec![ContentBlock::text(text)]).into()
+        }))
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let tasks = self.tasks("tasks/get")?;
+        let (task, meta) = tasks.get(&request.task_id, &context).await?;
+        let mut result = GetTaskResult::new(task);
+        result.meta = Some(meta);
+        Ok(result)
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let tasks = self.tasks("tasks/update")?;
+        tasks.update(&request.task_id, &context).await
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let tasks = self.tasks("tasks/cancel")?;
+        tasks.cancel(&request.task_id, &context).await
     }
 
     async fn on_custom_request(

@@ -103,6 +103,8 @@ codes! {
     ToolFailed = "tool.failed", ToolFailure;
     /// The file or directory does not exist.
     FileNotFound = "file.not_found", ToolFailure;
+    /// The system does not let this user there: a directory on the way, or the thing itself.
+    PermissionDenied = "file.permission_denied", ToolFailure;
     /// The file or directory exists already.
     FileExists = "file.exists", ToolFailure;
     /// It is not a regular file or directory: a FIFO, socket or device.

@@ -177,7 +177,8 @@ const SHELL_VARIANTS: &[&str] = &[
 ];
 
 /// What identifies a file's bytes without reading them again (X-HASH).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FileIdentity {
     /// Device number.
     pub device: u64,
@@ -189,6 +190,28 @@ pub struct FileIdentity {
     pub modified_ns: i128,
     /// Status change time in nanoseconds since 1970.
     pub changed_ns: i128,
+}
+
+impl FileIdentity {
+    /// A change this shortly before a file is read, in nanoseconds, may be followed by another with the same time. Clocks of file
+    /// systems tick every 10 ms at most, those of old ones every 2 s.
+    pub const GRANULARITY_NS: i128 = 2_000_000_000;
+
+    /// Whether this identity, seen at the moment when the file's bytes began to be read (nanoseconds since 1970), stands for them
+    /// from then on: its times are older than [`FileIdentity::GRANULARITY_NS`]. Times in the future are not.
+    pub fn is_settled_at(&self, moment_ns: i128) -> bool {
+        let latest = self.changed_ns.max(self.modified_ns);
+        latest.saturating_add(Self::GRANULARITY_NS) < moment_ns
+    }
+
+    /// The same file with a change time that none has: its bytes have to be read wherever they matter (X-HASH).
+    #[must_use]
+    pub fn never_the_same(self) -> Self {
+        Self {
+            changed_ns: i128::MIN,
+            ..self
+        }
+    }
 }
 
 /// A SHA-256 digest.

@@ -5,7 +5,7 @@ mod support;
 
 use policy::PolicyDraft;
 use policy::call::{ProgramFacts, ResolvedTargets, WalkedTargets};
-use policy::effective::{Ceiling, Origin, RehashRule, ShellRule};
+use policy::effective::{Ceiling, FileIdentity, Origin, RehashRule, ShellRule};
 use policy::path::ObjectKind;
 use policy::sandbox::ProgramClass;
 use policy::{EffectivePolicy, SandboxMode};
@@ -299,5 +299,35 @@ fn the_working_directory_is_judged() {
         };
         let result = pass(call, &every_tool(), &mut asking([]), &policy, targets);
         assert_eq!(verdict(result), expected, "{cwd} {kind:?}");
+    }
+}
+
+/// X-HASH: an identity stands for the bytes that were read only if its times were old enough then; one that must not stand for
+/// them never equals what is found.
+#[test]
+fn x_hash_when_an_identity_stands_for_its_bytes() {
+    let at = |changed_ns, modified_ns| FileIdentity {
+        device: 1,
+        inode: 2,
+        size: 3,
+        modified_ns,
+        changed_ns,
+    };
+    const SECOND: i128 = 1_000_000_000;
+    for (identity, settled) in [
+        (at(98 * SECOND - 1, 0), true),
+        (at(98 * SECOND, 0), false),
+        (at(0, 98 * SECOND), false),
+        (at(101 * SECOND, 0), false),
+        (at(i128::MAX, 0), false),
+    ] {
+        assert_eq!(
+            identity.is_settled_at(100 * SECOND),
+            settled,
+            "{identity:?}"
+        );
+        let never = identity.never_the_same();
+        assert_ne!(never, identity);
+        assert_eq!((never.device, never.inode), (1, 2));
     }
 }

@@ -5,8 +5,8 @@
 //! child that keeps the descriptor without `exec` keeps the lock, so a sandbox's init must close what it inherits.
 
 use crate::private;
-use crate::state::{AtomicFile, StateDirectory, StateError, TEMPORARY_SUFFIX};
-use std::fs::{self, File, TryLockError};
+use crate::state::{AtomicFile, StateDirectory, StateError, StateLock};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct Instance {
 struct Held {
     number: u32,
     directory: StateDirectory,
-    _lock: File,
+    _lock: StateLock,
 }
 
 impl Instance {
@@ -62,6 +62,14 @@ impl Instance {
         self.held.directory.path()
     }
 
+    /// Every instance beside it, itself included, by number.
+    ///
+    /// # Errors
+    /// `state.unusable`.
+    pub fn all(&self) -> Result<Vec<InstanceEntry>, StateError> {
+        instances_in(self.directory().parent().unwrap_or(self.directory()))
+    }
+
     /// A file in its directory.
     ///
     /// # Errors
@@ -81,38 +89,18 @@ impl Instance {
 
 fn lock(number: u32, path: &Path) -> Result<Option<Instance>, StateError> {
     let directory = StateDirectory::open(path)?;
-    let lock_path = path.join(LOCK);
-    let file = private::open_lock(&lock_path).map_err(StateError::io("open", &lock_path))?;
-    match file.try_lock() {
-        Ok(()) => {
-            // Only now: nobody else writes here.
-            remove_unfinished(path)?;
-            Ok(Some(Instance {
-                held: Arc::new(Held {
-                    number,
-                    directory,
-                    _lock: file,
-                }),
-            }))
-        }
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(StateError::io("lock", &lock_path)(error)),
-    }
-}
-
-/// What an earlier holder was writing when it was killed: its name was never given.
-fn remove_unfinished(path: &Path) -> Result<(), StateError> {
-    let failed = |error| StateError::io("list", path)(error);
-    for entry in std::fs::read_dir(path).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let name = entry.file_name();
-        let name = name.as_encoded_bytes();
-        if name.starts_with(b".") && name.ends_with(TEMPORARY_SUFFIX.as_bytes()) {
-            let left = entry.path();
-            std::fs::remove_file(&left).map_err(StateError::io("remove", &left))?;
-        }
-    }
-    Ok(())
+    let Some(lock) = directory.try_lock(LOCK)? else {
+        return Ok(None);
+    };
+    // Only now: nobody else writes here.
+    directory.remove_unfinished("")?;
+    Ok(Some(Instance {
+        held: Arc::new(Held {
+            number,
+            directory,
+            _lock: lock,
+        }),
+    }))
 }
 
 /// An instance directory that exists, held or not.
@@ -147,15 +135,18 @@ impl InstanceEntry {
 /// # Errors
 /// `state.unusable`.
 pub fn instances(state: &StateDirectory) -> Result<Vec<InstanceEntry>, StateError> {
-    let path = state.path().join(INSTANCES);
-    let listing = match fs::read_dir(&path) {
+    instances_in(&state.path().join(INSTANCES))
+}
+
+fn instances_in(path: &Path) -> Result<Vec<InstanceEntry>, StateError> {
+    let listing = match fs::read_dir(path) {
         Ok(listing) => listing,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(StateError::io("read", &path)(error)),
+        Err(error) => return Err(StateError::io("read", path)(error)),
     };
     let mut found = Vec::new();
     for entry in listing {
-        let entry = entry.map_err(StateError::io("read", &path))?;
+        let entry = entry.map_err(StateError::io("read", path))?;
         let name = entry.file_name();
         let Some(number) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;

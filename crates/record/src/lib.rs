@@ -16,6 +16,7 @@ pub mod logs;
 mod private;
 pub mod redact;
 pub mod state;
+pub mod tasks;
 pub mod verify;
 
 pub use audit::{Appended, AuditError, AuditEvent, AuditKey, AuditLog, Decision, EventName};
@@ -26,4 +27,5 @@ pub use journal::{Intent, Journal};
 pub use kernel_boot::KernelBoot;
 
 pub use redact::Redactor;
-pub use state::{AtomicFile, StateDirectory, StateError};
+pub use state::{AtomicFile, StateDirectory, StateError, StateLock};
+pub use tasks::{TaskOutcome, TaskRecord, TaskRecords};

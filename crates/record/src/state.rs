@@ -4,7 +4,7 @@ use crate::private::{self, Exposure};
 use policy::{Blame, Code, Fault};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -233,6 +233,58 @@ impl StateDirectory {
         Self::open(&self.path.join(plain(name)?))
     }
 
+    /// Takes the lock of this name, a file in it that stays; none while somebody else has it. It is a `flock`: it ends with the
+    /// process, however that ends.
+    ///
+    /// # Errors
+    /// For a name with separators, a link, or the system's refusal.
+    pub fn try_lock(&self, name: &str) -> Result<Option<StateLock>, StateError> {
+        let (path, file) = self.open_lock(name)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(StateLock { _file: file })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(StateError::io("lock", &path)(error)),
+        }
+    }
+
+    /// The same, and waits for as long as somebody else has it.
+    ///
+    /// # Errors
+    /// As [`StateDirectory::try_lock`].
+    pub fn lock(&self, name: &str) -> Result<StateLock, StateError> {
+        let (path, file) = self.open_lock(name)?;
+        file.lock().map_err(StateError::io("lock", &path))?;
+        Ok(StateLock { _file: file })
+    }
+
+    fn open_lock(&self, name: &str) -> Result<(PathBuf, File), StateError> {
+        let path = self.path.join(plain(name)?);
+        let file = private::open_lock(&path).map_err(StateError::io("open", &path))?;
+        StateError::check_file(&path, &file)?;
+        Ok((path, file))
+    }
+
+    /// Removes what writers of [`AtomicFile`]s whose names begin like this left when they were killed: the whole new content, or
+    /// a part of it, that never got its name. Whoever calls this holds the lock that all those writers take.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn remove_unfinished(&self, beginning: &str) -> Result<(), StateError> {
+        let failed = |error| StateError::io("list", &self.path)(error);
+        let beginning = format!(".{beginning}");
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            let name = name.as_encoded_bytes();
+            if name.starts_with(beginning.as_bytes()) && name.ends_with(TEMPORARY_SUFFIX.as_bytes())
+            {
+                let left = entry.path();
+                fs::remove_file(&left).map_err(StateError::io("remove", &left))?;
+            }
+        }
+        Ok(())
+    }
+
     /// A file in it; nothing is opened yet.
     ///
     /// # Errors
@@ -242,6 +294,12 @@ impl StateDirectory {
             path: self.path.join(plain(name)?),
         })
     }
+}
+
+/// A held lock; released when it is dropped.
+#[derive(Debug)]
+pub struct StateLock {
+    _file: File,
 }
 
 fn make_with_parents(path: &Path) -> Result<(), StateError> {

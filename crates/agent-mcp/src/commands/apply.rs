@@ -1,11 +1,11 @@
 //! `agent-mcp apply`: the one command that changes the Applied Configuration Store (DESIGN §10.6). Everything is resolved
 //! and verified first; then one diff, one question, one atomic replacement.
 
-use super::opening::open_unjudged;
+use super::opening::{Unjudged, open_unjudged};
 use crate::books::{Books, Writer, fault};
 use crate::cli::ApplyArgs;
+use crate::deployment::Narrowing;
 use crate::deployment::applied::{Change, Difference, Snapshot, Store, differences};
-use crate::deployment::{Deployment, Narrowing, trust};
 use crate::exit;
 use crate::table::{Cell, Style, Table};
 use crate::terminal::{Terminal, out_json};
@@ -30,14 +30,12 @@ pub fn run(arguments: &ApplyArgs) -> u8 {
         Err(code) => return code,
     };
     let terminal = Terminal::new(&opened.locale);
-    let (deployment, snapshot) = (&opened.deployment, &opened.snapshot);
-    match apply(arguments, deployment, snapshot, &terminal) {
+    match apply(arguments, &opened, &terminal) {
         Ok(code) => {
-            if code == exit::OK
-                && let Some(file) = &deployment.file
-            {
-                // `exec` looks there.
-                drop(trust(file, &opened.fingerprint));
+            if code == exit::OK {
+                opened
+                    .hashes
+                    .remember_or_hash_again(&opened.snapshot.config);
             }
             code
         }
@@ -48,12 +46,13 @@ pub fn run(arguments: &ApplyArgs) -> u8 {
     }
 }
 
-fn apply(
-    arguments: &ApplyArgs,
-    deployment: &Deployment,
-    snapshot: &Snapshot,
-    terminal: &Terminal<'_>,
-) -> Result<u8, Fault> {
+fn apply(arguments: &ApplyArgs, opened: &Unjudged, terminal: &Terminal<'_>) -> Result<u8, Fault> {
+    let Unjudged {
+        deployment,
+        snapshot,
+        hashes,
+        ..
+    } = opened;
     let digest = snapshot.digest().map_err(|error| {
         let config = snapshot.config.display().to_string();
         Fault::new(
@@ -64,9 +63,17 @@ fn apply(
         )
     })?;
     let store = Store::of_user()?;
+    let turn = store.turn(&snapshot.config, || {
+        terminal.warn(&Message::new("apply.waiting").with("config", snapshot.config.display()));
+    })?;
     // What cannot be read is replaced by what a person applies now; they are told.
     let applied = match store.read(&snapshot.config) {
-        Ok(applied) => applied,
+        Ok(applied) => {
+            if let Some(problem) = hashes.problem() {
+                terminal.fault(problem);
+            }
+            applied
+        }
         Err(problem) => {
             terminal.fault(&problem);
             None
@@ -115,7 +122,7 @@ fn apply(
     let code = match answer {
         Answer::Yes => {
             let recorded = books.audit.append_durable(event).map_err(unrecorded)?;
-            store.replace(snapshot, recorded)?;
+            turn.replace(snapshot, recorded)?;
             exit::OK
         }
         _ => {

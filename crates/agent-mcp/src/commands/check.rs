@@ -12,10 +12,13 @@ mod report;
 
 pub(crate) use machine::memory_bytes;
 
-use super::opening::{configured_locale, flag_locale};
+use super::opening::{configured_locale, flag_locale, load_flag_locale};
 use crate::cli::CheckArgs;
-use crate::deployment::{Deployment, DeploymentError, Narrowing, discover, look};
+use crate::deployment::{
+    Deployment, DeploymentError, Hashes, Judged, Narrowing, Threads, discover, look,
+};
 use crate::locale::Locale;
+use policy::Localize;
 use report::{Mark, Report};
 use serde_json::json;
 use std::path::Path;
@@ -31,35 +34,43 @@ pub fn run(arguments: &CheckArgs) -> u8 {
                 Ok(locale) => locale,
                 Err(code) => return code,
             };
-            let nothing_to_show = matches!(
-                problem,
-                DeploymentError::NoConfiguration { .. } | DeploymentError::Untrusted { .. }
-            );
+            let nothing_to_show = matches!(problem, DeploymentError::NoConfiguration { .. });
             if nothing_to_show && !arguments.json {
                 return super::opening::report(&locale, &problem);
             }
             let mut discovery = discover(named);
             // What cannot be used is told as that.
             discovery.found = None;
-            configuration::discovered(&mut report, &locale, &discovery);
+            configuration::discovered(&mut report, &locale, &discovery, Judged::NotYet);
             configuration::problem(&mut report, &locale, &problem);
             return report.print(arguments.json, &locale);
         }
     };
+    // Whoever wrote what nobody has named or applied may have put texts beside it.
     let locale = match configured_locale(arguments.common.lang.as_deref(), &read) {
-        Ok(locale) => locale,
+        Ok(locale) if read.judged == Judged::Yes => locale,
+        Ok(locale) => load_flag_locale(Some(locale.language()))
+            .unwrap_or_else(|_| Locale::built_in(locale.language())),
         Err(code) => return code,
     };
-    configuration::discovered(&mut report, &locale, &discover(named));
-    match Deployment::of(read, &Narrowing::default()) {
-        Ok(deployment) => rows(&mut report, &locale, &deployment),
+    configuration::discovered(&mut report, &locale, &discover(named), read.judged);
+    let judged = read.judged;
+    let mut hashes = Hashes::of(&read.file, Threads::All);
+    match Deployment::with_hashes(read, &Narrowing::default(), &mut hashes) {
+        Ok(deployment) => rows(&mut report, &locale, &deployment, &hashes, judged),
         Err(problem) => configuration::problem(&mut report, &locale, &problem),
     }
     report.print(arguments.json, &locale)
 }
 
-fn rows(report: &mut Report, locale: &Locale, deployment: &Deployment) {
-    configuration::applied(report, locale, deployment);
+fn rows(
+    report: &mut Report,
+    locale: &Locale,
+    deployment: &Deployment,
+    hashes: &Hashes,
+    judged: Judged,
+) {
+    configuration::applied(report, locale, deployment, hashes);
     configuration::contents(report, locale, deployment);
     if let Some(config) = &deployment.config {
         let base = deployment.file.as_deref().and_then(Path::parent);
@@ -77,10 +88,10 @@ fn rows(report: &mut Report, locale: &Locale, deployment: &Deployment) {
         let data = json!({ "alias": entry.alias, "path": path, "sha256": hash });
         report.add_with(Mark::Ok, "entry", detail, data);
     }
-    let reach = network::rows(report, locale, deployment);
+    let reach = network::rows(report, locale, deployment, judged);
     machine::rows(report, locale, deployment);
     enforcement::rows(report, locale, deployment, reach);
     if let Some(config) = &deployment.config {
-        model::rows(report, locale, config);
+        model::rows(report, locale, config, judged);
     }
 }

@@ -7,7 +7,9 @@ use super::denials;
 use super::opening::{flag_locale_or_built_in, load_configured_locale, load_flag_locale, say};
 use crate::books::{Books, Writer};
 use crate::cli::{ExecArgs, Explain, Mode};
-use crate::deployment::{AbsenceGuard, Deployment, DeploymentError, Narrowing, locate};
+use crate::deployment::{
+    AbsenceGuard, Deployment, DeploymentError, Hashes, Narrowing, Threads, locate,
+};
 use crate::exit;
 use crate::locale::{DEFAULT_LANGUAGE, Locale};
 use crate::terminal::Terminal;
@@ -68,7 +70,11 @@ fn open(arguments: &ExecArgs) -> Result<(Deployment, Locale), NotOpened> {
     let flags = || load_flag_locale(lang).map_err(no_language);
     let cwd = || {
         std::env::current_dir().map_err(|error| {
-            let fault = Fault::new(Blame::Client, Code::FileNotFound, "cwd", error);
+            let code = match error.kind() {
+                std::io::ErrorKind::PermissionDenied => Code::PermissionDenied,
+                _ => Code::FileNotFound,
+            };
+            let fault = Fault::new(Blame::Client, code, "cwd", error);
             DeploymentError::Faults(vec![fault])
         })
     };
@@ -91,7 +97,9 @@ fn open(arguments: &ExecArgs) -> Result<(Deployment, Locale), NotOpened> {
                 root: arguments.root.clone(),
                 cwd: Some(cwd()?),
             };
-            Deployment::of(read, &narrowing)
+            // Sharing memory with the command takes one thread.
+            let mut hashes = Hashes::of(&read.file, Threads::One);
+            Deployment::with_hashes(read, &narrowing, &mut hashes)
         }
         None => {
             let root = match &arguments.root {

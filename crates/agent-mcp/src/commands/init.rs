@@ -8,9 +8,8 @@ mod write;
 use super::check::memory_bytes;
 use super::opening::flag_locale;
 use crate::cli::InitArgs;
-use crate::deployment::{fingerprint_of, for_shell, resolve_existing, too_wide, trust};
+use crate::deployment::{for_shell, resolve_existing, too_wide};
 use crate::exit;
-use crate::locale::{english, japanese};
 use crate::models::{AskProblem, Details, Model, Server, ask, choose};
 use crate::terminal::Terminal;
 use configuration::Contents;
@@ -22,6 +21,7 @@ use write::{NewFile, is_there, write_all};
 
 const SKILL: &str = include_str!("../../templates/example-skill.md");
 const BOX: &str = include_str!("../../templates/example-box.yaml");
+const LOCALES: &str = include_str!("../../templates/locales.md");
 /// The directory that makes the one around it the workspace.
 const OWN_DIRECTORY: &str = ".agent-mcp";
 const CONFIGURATION: &str = "agent.yaml";
@@ -87,10 +87,6 @@ pub fn run(arguments: &InitArgs) -> u8 {
         .iter()
         .any(|file| !file.kept && file.path == configuration);
     if wrote_it {
-        // It was written by this person's own command just now.
-        if let Ok(fingerprint) = fingerprint_of(&configuration) {
-            drop(trust(&configuration, &fingerprint));
-        }
         let aliases: Vec<&str> = entries.iter().map(|entry| entry.alias).collect();
         if !aliases.is_empty() {
             terminal.say(&Message::new("init.entries").with("names", aliases.join(", ")));
@@ -222,14 +218,11 @@ fn with_facts(message: Message, model: &Model) -> Message {
 
 /// All files; the configuration comes last, so that where it is, everything is.
 fn files(configuration: String) -> Vec<NewFile> {
-    let pretty = |texts: &std::collections::BTreeMap<String, String>| {
-        serde_json::to_string_pretty(texts).map_or_else(|_| String::new(), |text| text + "\n")
-    };
     let file = |name, text| NewFile { name, text };
     let schema = format!("{:#}\n", json_schema());
     vec![
-        file("config/locales/en.json", pretty(english())),
-        file("config/locales/ja.json", pretty(japanese())),
+        // No copy of the texts: they are compiled in, and a copy would be wrong as soon as a later version has other keys.
+        file("config/locales/README.md", LOCALES.to_owned()),
         file("skills/example.md", SKILL.to_owned()),
         file("boxes/example.yaml", BOX.to_owned()),
         // The first line of the configuration names it, so that editors complete and check without any network.

@@ -3,14 +3,13 @@
 use crate::cli::Common;
 use crate::deployment::applied::{Snapshot, Store, Watch};
 use crate::deployment::{
-    Deployment, DeploymentError, Narrowing, PassedOver, ReadConfiguration, look_anywhere,
-    user_directory,
+    Deployment, DeploymentError, Hashes, Judged, Narrowing, PassedOver, ReadConfiguration, Threads,
+    look, user_directory,
 };
 use crate::exit;
 use crate::locale::{DEFAULT_LANGUAGE, Locale, Source};
 use crate::terminal::Terminal;
 use policy::config::Finding;
-use policy::effective::Sha256Digest;
 use policy::{Fault, Localize, Message};
 use std::path::Path;
 
@@ -28,8 +27,10 @@ pub struct Unjudged {
     pub deployment: Deployment,
     /// That.
     pub snapshot: Snapshot,
-    /// The bytes of both files.
-    pub fingerprint: Sha256Digest,
+    /// What is remembered of its programs.
+    pub hashes: Hashes,
+    /// How a person stands to it.
+    pub judged: Judged,
     /// What is said about it. Whoever wrote the configuration may have put texts beside it, so none of them is in here.
     pub locale: Locale,
     /// The language with those texts, for when it is applied.
@@ -42,15 +43,16 @@ pub struct Unjudged {
 /// Everything wrong was printed; the exit code is returned.
 pub fn open_unjudged(common: &Common, narrowing: &Narrowing) -> Result<Unjudged, u8> {
     let lang = common.lang.as_deref();
-    let read = match look_anywhere(common.config.as_deref()) {
+    let read = match look(common.config.as_deref()) {
         Ok(read) => read,
         Err(problem) => return Err(report(&flag_locale(lang)?, &problem)),
     };
     let own_locale = configured_locale(lang, &read)?;
     let locale = load_flag_locale(Some(own_locale.language()))
         .unwrap_or_else(|_| Locale::built_in(own_locale.language()));
-    let fingerprint = read.fingerprint;
-    let mut deployment = match Deployment::of(read, narrowing) {
+    let judged = read.judged;
+    let mut hashes = Hashes::of(&read.file, Threads::All);
+    let mut deployment = match Deployment::with_hashes(read, narrowing, &mut hashes) {
         Ok(deployment) => deployment,
         Err(problem) => return Err(report(&locale, &problem)),
     };
@@ -58,7 +60,8 @@ pub fn open_unjudged(common: &Common, narrowing: &Narrowing) -> Result<Unjudged,
         Some(snapshot) => Ok(Unjudged {
             deployment,
             snapshot,
-            fingerprint,
+            hashes,
+            judged,
             locale,
             own_locale,
         }),
@@ -81,8 +84,14 @@ pub fn open_applied(common: &Common, narrowing: &Narrowing) -> Result<(Opened, W
     })?;
     match snapshot.demand(applied.as_ref()) {
         Ok(()) => {
+            if let Some(problem) = opened.hashes.problem() {
+                Terminal::new(locale).fault(problem);
+            }
+            opened.hashes.remember_or_hash_again(&snapshot.config);
             let (deployment, locale) = (opened.deployment, opened.own_locale);
-            Ok((Opened { deployment, locale }, Watch::new(snapshot, store)))
+            let entries = deployment.policy.entries().to_vec();
+            let watch = Watch::new(snapshot, entries, store);
+            Ok((Opened { deployment, locale }, watch))
         }
         Err(refusals) => Err(report(locale, &DeploymentError::Refusals(refusals))),
     }

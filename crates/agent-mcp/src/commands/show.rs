@@ -1,7 +1,8 @@
 //! `agent-mcp show`: what the configuration asks for, what that is on this machine, and what of it is applied (DESIGN
 //! §10.6). Changes nothing.
 
-use super::opening::open_unjudged;
+use super::opening::{Unjudged, open_unjudged};
+use super::resolution::{Answer, resolution, shown};
 use crate::cli::ShowArgs;
 use crate::deployment::applied::{AppliedEntry, AppliedRoot, Snapshot, Store, differences};
 use crate::deployment::{Deployment, Narrowing};
@@ -10,10 +11,10 @@ use crate::locale::Locale;
 use crate::table::{Cell, Style, Table};
 use crate::terminal::{Terminal, out_json};
 use policy::effective::{GrantedRoot, Origin};
-use policy::{Localize, Message, Right, Rights};
+use policy::{Fault, Localize, Message, Right, Rights};
 use serde::Serialize;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How an object stands to what is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -32,7 +33,7 @@ enum State {
 }
 
 impl State {
-    fn of<T: PartialEq>(old: Option<&T>, new: Option<&T>) -> Self {
+    fn of<T: PartialEq + ?Sized>(old: Option<&T>, new: Option<&T>) -> Self {
         match (old, new) {
             (Some(old), Some(new)) if old == new => Self::Applied,
             (Some(_), Some(_)) => Self::Changed,
@@ -80,6 +81,24 @@ struct Setting<'s> {
     state: State,
 }
 
+#[derive(Serialize)]
+struct Network {
+    level: &'static str,
+    applied_level: Option<String>,
+    state: State,
+    endpoints: Vec<EndpointRow>,
+}
+
+#[derive(Serialize)]
+struct EndpointRow {
+    endpoint: String,
+    /// What it leads to now; none where that is not known.
+    addresses: Vec<String>,
+    /// Why that is not known, or must not be reached.
+    detail: Option<String>,
+    state: State,
+}
+
 /// Does it. 0 whether or not anything is applied: to look is no failure.
 pub fn run(arguments: &ShowArgs) -> u8 {
     let opened = match open_unjudged(&arguments.common, &Narrowing::default()) {
@@ -95,13 +114,21 @@ pub fn run(arguments: &ShowArgs) -> u8 {
     let roots = roots(deployment, now, applied.as_ref());
     let entries = entries(now, applied.as_ref());
     let settings = settings(now, applied.as_ref());
+    let network = match network(&opened, applied.as_ref()) {
+        Ok(network) => network,
+        Err(fault) => {
+            terminal.fault(&fault);
+            return exit::of(fault.code);
+        }
+    };
     let equal = applied.is_some() && differences(applied.as_ref(), now).is_empty();
     if arguments.json {
         out_json(&json!({
-            "config": now.config, "applied": equal, "roots": roots, "entries": entries, "settings": settings,
+            "config": now.config, "applied": equal, "roots": roots, "entries": entries, "network": network,
+            "settings": settings,
         }));
     } else {
-        print(&terminal, locale, &roots, &entries, &settings);
+        print(&terminal, locale, &roots, &entries, &network, &settings);
         let id = match (&applied, equal) {
             (_, true) => "show.is_applied",
             (None, _) => "show.is_not_applied",
@@ -110,7 +137,12 @@ pub fn run(arguments: &ShowArgs) -> u8 {
         terminal.say(&Message::new(id).with("config", now.config.display()));
     }
     match unreadable {
-        None => exit::OK,
+        None => {
+            if let Some(problem) = opened.hashes.problem() {
+                terminal.fault(problem);
+            }
+            exit::OK
+        }
         Some(fault) => {
             terminal.fault(&fault);
             exit::of(fault.code)
@@ -233,11 +265,77 @@ fn settings<'s>(now: &'s Snapshot, applied: Option<&'s Snapshot>) -> Vec<Setting
         .collect()
 }
 
+const ACCESS: &str = "sandbox.network.access";
+/// How the applied store calls an endpoint.
+const ENDPOINT: &str = "sandbox.network.";
+
+/// The level and each endpoint with what it leads to now, beside what was applied of them. The addresses themselves are never
+/// applied: a Task takes those of its start (DESIGN §10.4).
+fn network(opened: &Unjudged, applied: Option<&Snapshot>) -> Result<Network, Fault> {
+    let policy = opened.deployment.policy.network();
+    let setting = |key: &str| applied.and_then(|applied| applied.settings.get(key));
+    let level = policy.word();
+    let applied_level = setting(ACCESS).cloned();
+    let mut gone: BTreeSet<&str> = applied
+        .iter()
+        .flat_map(|applied| applied.settings.keys())
+        .filter_map(|key| {
+            key.strip_prefix(ENDPOINT)?
+                .strip_suffix(']')?
+                .split_once('[')
+        })
+        .map(|(_, endpoint)| endpoint)
+        .collect();
+    let mut endpoints = Vec::new();
+    for endpoint in resolution(policy, opened.judged)? {
+        let was_applied = gone.remove(endpoint.key.as_str());
+        let text = |message: &Message| opened.locale.text(message);
+        let (addresses, detail) = match &endpoint.answer {
+            Answer::Addresses(addresses) => (addresses.as_slice(), None),
+            Answer::Unknown(reason) => {
+                let unknown = Message::new("check.name_unknown")
+                    .with("endpoint", &endpoint.shown)
+                    .with("detail", reason.as_deref().unwrap_or("-"));
+                (&[][..], Some(text(&unknown)))
+            }
+            Answer::NotAsked => {
+                let not_asked =
+                    Message::new("check.name_not_asked").with("endpoint", &endpoint.shown);
+                (&[][..], Some(text(&not_asked)))
+            }
+            Answer::Refused(refusal) => (&[][..], Some(text(&refusal.message()))),
+        };
+        endpoints.push(EndpointRow {
+            addresses: addresses.iter().map(ToString::to_string).collect(),
+            detail,
+            state: if was_applied {
+                State::Applied
+            } else {
+                State::New
+            },
+            endpoint: endpoint.shown,
+        });
+    }
+    endpoints.extend(gone.into_iter().map(|endpoint| EndpointRow {
+        endpoint: shown(endpoint),
+        addresses: Vec::new(),
+        detail: None,
+        state: State::Removed,
+    }));
+    Ok(Network {
+        level,
+        state: State::of(applied_level.as_deref(), Some(level)),
+        applied_level,
+        endpoints,
+    })
+}
+
 fn print(
     terminal: &Terminal<'_>,
     locale: &Locale,
     roots: &[Root],
     entries: &[Entry<'_>],
+    network: &Network,
     settings: &[Setting<'_>],
 ) {
     let text = |id: &'static str| locale.text(&Message::new(id));
@@ -299,6 +397,36 @@ fn print(
     if !entries.is_empty() {
         terminal.table(&table);
     }
+    let mut table = Table::new();
+    heading(
+        &mut table,
+        &["show.state", "show.network", "show.now", "show.before"],
+    );
+    let applied_level = network.applied_level.as_deref().unwrap_or("-");
+    table.row([
+        network.state.cell(locale),
+        ACCESS.into(),
+        network.level.into(),
+        applied_level.into(),
+    ]);
+    for endpoint in &network.endpoints {
+        let now = match &endpoint.detail {
+            None if endpoint.addresses.is_empty() => "-".to_owned(),
+            None => endpoint.addresses.join(", "),
+            Some(detail) => detail.clone(),
+        };
+        let before = match endpoint.state {
+            State::New => "-",
+            _ => endpoint.endpoint.as_str(),
+        };
+        table.row([
+            endpoint.state.cell(locale),
+            endpoint.endpoint.as_str().into(),
+            now.into(),
+            before.into(),
+        ]);
+    }
+    terminal.table(&table);
     let mut table = Table::new();
     heading(
         &mut table,

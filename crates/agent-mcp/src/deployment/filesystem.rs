@@ -42,6 +42,22 @@ const LOCAL: &[Kind] = &[
     kind(0xf15f, "ecryptfs"), // what lies below is judged where it is mounted
 ];
 
+/// Those whose device and inode numbers, sizes and times identify the bytes of a file: a change time that is taken from this
+/// machine's clock at each change, that nobody can set, and pages that are clean after a sync. Not:
+///
+/// - overlay, aufs, ecryptfs: what lies below may change without the numbers above;
+/// - squashfs, erofs, iso9660, udf: the times are whatever the maker of the image wrote, and images of two versions may have the
+///   same numbers on the same loop device;
+/// - vfat, exfat, hfsplus, ntfs3: no change time of its own, or inode numbers that are made up at each mount;
+/// - tmpfs, ramfs: no page is ever clean, so a mapping writes without a new time;
+/// - FUSE and everything else: a program, or another machine, answers what it likes.
+const KEEPING: &[u64] = &[
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // xfs
+    0x9123_683e, // btrfs
+    0xf2f5_2010, // f2fs
+];
+
 /// Known and refused, so that the message has a name.
 const FOREIGN: &[Kind] = &[
     kind(0x6969, "nfs"),
@@ -106,6 +122,22 @@ pub(super) fn why_not(resolved: &Path) -> Option<Message> {
     let magic = (seen.f_type as u64) & 0xffff_ffff;
     refused(magic, || mounted_as(resolved))
         .map(|kind| Message::new("reason.foreign_filesystem").with("kind", kind))
+}
+
+/// Whether what an open file looks like stands for its bytes, as long as it looks like that.
+#[cfg(target_os = "linux")]
+pub(super) fn keeps_identity(file: &std::fs::File) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|seen| keeps((seen.f_type as u64) & 0xffff_ffff))
+}
+
+/// In doubt not.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn keeps_identity(_: &std::fs::File) -> bool {
+    false
+}
+
+fn keeps(magic: u64) -> bool {
+    KEEPING.contains(&magic)
 }
 
 /// Other systems have their own way to tell, which comes with their sandbox.
@@ -175,6 +207,30 @@ mod tests {
             assert_eq!(why.id(), "reason.foreign_filesystem", "{path}");
         }
         assert_eq!(mounted_as(Path::new("/proc")).as_deref(), Some("proc"));
+    }
+
+    /// Issue 4: hashes are remembered on few file systems, each of them local, and on none that is a program or a layer.
+    #[test]
+    fn x_hash_few_file_systems_keep_identities() {
+        for magic in KEEPING {
+            assert!(LOCAL.iter().any(|kind| kind.magic == *magic), "{magic:#x}");
+        }
+        let kept = |name: &str| {
+            let kind = LOCAL.iter().find(|kind| kind.name == name).unwrap();
+            keeps(kind.magic)
+        };
+        for name in ["ext4", "xfs", "btrfs", "f2fs"] {
+            assert!(kept(name), "{name}");
+        }
+        for name in [
+            "overlay", "aufs", "ecryptfs", "squashfs", "erofs", "iso9660", "vfat", "exfat", "tmpfs",
+        ] {
+            assert!(!kept(name), "{name}");
+        }
+        assert!(!keeps(FUSE));
+        assert!(FOREIGN.iter().all(|kind| !keeps(kind.magic)));
+        let proc = std::fs::File::open("/proc/version").unwrap();
+        assert!(!keeps_identity(&proc));
     }
 
     #[test]

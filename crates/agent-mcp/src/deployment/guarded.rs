@@ -24,6 +24,22 @@ pub(super) fn why_not(file: &Path) -> Option<Message> {
         })
 }
 
+/// Whether nobody but its owner, who is this user or root, may write to a file.
+#[cfg(unix)]
+pub(super) fn is_closed_to_others(path: &Path, seen: &std::fs::Metadata) -> bool {
+    let user = rustix::process::geteuid().as_raw();
+    let facts = Facts::of(path, seen);
+    facts
+        .problem(path, user, || is_private_group(&facts))
+        .is_none()
+}
+
+/// In doubt not.
+#[cfg(not(unix))]
+pub(super) fn is_closed_to_others(_: &Path, _: &std::fs::Metadata) -> bool {
+    false
+}
+
 /// Elsewhere the system's own lists of rights are judged with the sandbox of that system.
 #[cfg(not(unix))]
 pub(super) fn why_not(_: &Path) -> Option<Message> {

@@ -2,6 +2,7 @@
 
 use policy::Message;
 use policy::effective::{FileIdentity, Sha256Digest};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -21,25 +22,43 @@ pub struct Pinned {
 /// # Errors
 /// Not there, no regular file, not readable, or changed while it was read.
 pub fn pin(path: &Path) -> io::Result<Pinned> {
-    let resolved = std::fs::canonicalize(path)?;
-    let file = std::fs::File::open(&resolved)?;
-    let before = file.metadata()?;
-    if !before.is_file() {
-        return Err(io::Error::other(Message::new("reason.not_a_regular_file")));
-    }
-    let sha256 = hash(&file)?;
-    let identity = identity_of(&file.metadata()?);
-    if identity != identity_of(&before) {
-        return Err(io::Error::other(Message::new("reason.changed_while_read")));
-    }
+    let Opened {
+        resolved,
+        file,
+        identity,
+    } = Opened::of(path)?;
     Ok(Pinned {
         resolved,
         identity,
-        sha256,
+        sha256: hash(&file, identity)?,
     })
 }
 
-fn hash(mut file: &std::fs::File) -> io::Result<Sha256Digest> {
+/// A program's file, open.
+pub(super) struct Opened {
+    pub(super) resolved: PathBuf,
+    pub(super) file: File,
+    pub(super) identity: FileIdentity,
+}
+
+impl Opened {
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let resolved = std::fs::canonicalize(path)?;
+        let file = File::open(&resolved)?;
+        let seen = file.metadata()?;
+        if !seen.is_file() {
+            return Err(io::Error::other(Message::new("reason.not_a_regular_file")));
+        }
+        Ok(Self {
+            resolved,
+            file,
+            identity: identity_of(&seen),
+        })
+    }
+}
+
+/// The bytes of an open file, which must be this one from the first to the last of them.
+pub(super) fn hash(mut file: &File, identity: FileIdentity) -> io::Result<Sha256Digest> {
     use sha2::{Digest, Sha256};
     use std::io::Read;
     let mut state = Sha256::new();
@@ -47,10 +66,14 @@ fn hash(mut file: &std::fs::File) -> io::Result<Sha256Digest> {
     loop {
         let count = file.read(&mut buffer)?;
         if count == 0 {
-            return Ok(Sha256Digest(state.finalize().into()));
+            break;
         }
         state.update(&buffer[..count]);
     }
+    if identity_of(&file.metadata()?) != identity {
+        return Err(io::Error::other(Message::new("reason.changed_while_read")));
+    }
+    Ok(Sha256Digest(state.finalize().into()))
 }
 
 /// The identity of an opened file.

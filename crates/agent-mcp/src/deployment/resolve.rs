@@ -1,7 +1,7 @@
 //! From what a configuration names to what is there: every path resolved on the filesystem, every entry pinned (DESIGN
 //! §10.2, §10.3, §10.6), everything that is wrong at once.
 
-use super::pin::{Pinned, pin};
+use super::hashes::Hashes;
 use super::{DeploymentError, filesystem, for_shell, links, width};
 use policy::config::{Config, Finding, FindingCode, MountAccess, Profile};
 use policy::effective::{EntryExecutable, EntryKind, GrantedRoot, MOST_ROOTS, Origin, RootKind};
@@ -128,15 +128,35 @@ fn refuse_narrower(
 pub(super) fn configured_entries(
     config: &Config,
     base: &Path,
+    hashes: &mut Hashes,
     faults: &mut Vec<Fault>,
     warnings: &mut Vec<Finding>,
 ) -> Vec<EntryExecutable> {
+    let configured = &config.sandbox.execution.entries;
+    let logical: Vec<PathBuf> = configured
+        .iter()
+        .map(|entry| base.join(&entry.path))
+        .collect();
+    let wrong: Vec<Option<Message>> = logical.iter().map(|path| not_a_program(path)).collect();
+    let right = logical.iter().zip(&wrong);
+    let right: Vec<PathBuf> = right
+        .filter(|(_, wrong)| wrong.is_none())
+        .map(|(path, _)| path.clone())
+        .collect();
+    let mut pinned = hashes.pin(&right).into_iter();
     let mut entries = Vec::new();
-    for (index, entry) in config.sandbox.execution.entries.iter().enumerate() {
-        let logical = base.join(&entry.path);
+    let looked_at = configured.iter().zip(logical).zip(wrong);
+    for (index, ((entry, logical), wrong)) in looked_at.enumerate() {
         let key = format!("sandbox.execution.entries[{index}]");
         let path_key = format!("{key}.path");
-        let pinned = match program(&logical) {
+        let pinned = match wrong {
+            Some(why) => Err(why),
+            None => pinned
+                .next()
+                .unwrap_or_else(|| Err(std::io::ErrorKind::Interrupted.into()))
+                .map_err(|error| Message::of_io(&error)),
+        };
+        let pinned = match pinned {
             Ok(pinned) => pinned,
             Err(why) => {
                 faults.push(bad_path(config, &path_key, &entry.path, why));
@@ -175,18 +195,18 @@ pub(super) fn configured_entries(
     entries
 }
 
-/// A program of this machine that may be started, pinned.
-fn program(logical: &Path) -> Result<Pinned, Message> {
-    // Looked at first: to open a pipe waits for somebody.
-    let (resolved, kind) = resolve(logical)?;
-    if kind == RootKind::Directory {
-        return Err(Message::new("os.is_a_directory"));
+/// Why this is no program of this machine that may be started, if so. Looked at before it is opened: to open a pipe waits for
+/// somebody.
+fn not_a_program(logical: &Path) -> Option<Message> {
+    match resolve(logical) {
+        Err(why) => Some(why),
+        Ok((_, RootKind::Directory)) => Some(Message::new("os.is_a_directory")),
+        Ok((resolved, RootKind::File)) if !is_executable(&resolved) => Some(
+            Message::new("reason.not_executable")
+                .with("path", for_shell(&resolved.display().to_string())),
+        ),
+        Ok((_, RootKind::File)) => None,
     }
-    if !is_executable(&resolved) {
-        return Err(Message::new("reason.not_executable")
-            .with("path", for_shell(&resolved.display().to_string())));
-    }
-    pin(logical).map_err(|error| Message::of_io(&error))
 }
 
 #[cfg(unix)]
@@ -261,9 +281,14 @@ fn follow(path: &Path) -> Result<(PathBuf, RootKind), Message> {
 /// What a person typed on the command line. Where it lies is their choice; what it may do is the policy's.
 pub(super) fn resolve_directory(path: &Path, rule: &str) -> Result<PathBuf, DeploymentError> {
     let fault = |why: Message| {
+        let code = match why.id() {
+            "os.permission_denied" => Code::PermissionDenied,
+            "os.not_a_directory" => Code::FileWrongKind,
+            _ => Code::FileNotFound,
+        };
         DeploymentError::Faults(vec![Fault::because(
             Blame::Configuration,
-            Code::FileNotFound,
+            code,
             path.display().to_string(),
             Message::new("reason.of_path")
                 .with("path", rule)

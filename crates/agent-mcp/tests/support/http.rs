@@ -121,14 +121,28 @@ impl HttpServer {
     }
 
     /// A request of a client of 2026-07-28.
-    pub fn ask_modern(&self, method: &str, mut params: Value) -> Reply {
-        params["_meta"] = modern_meta();
+    pub fn ask_modern(&self, method: &str, params: Value) -> Reply {
+        self.ask_with(modern_meta(), method, params)
+    }
+
+    /// A request of a client of 2026-07-28 that declares the Tasks extension; its result.
+    pub fn ask_for_task(&self, method: &str, params: Value) -> Value {
+        let mut meta = modern_meta();
+        meta["io.modelcontextprotocol/clientCapabilities"] =
+            json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+        let reply = self.ask_with(meta, method, params);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.json()["result"].clone()
+    }
+
+    fn ask_with(&self, meta: Value, method: &str, mut params: Value) -> Reply {
+        params["_meta"] = meta;
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let mut headers = vec![
             ("MCP-Protocol-Version", "2026-07-28"),
             ("Mcp-Method", method),
         ];
-        if let Some(name) = params["name"].as_str() {
+        if let Some(name) = params["name"].as_str().or(params["taskId"].as_str()) {
             headers.push(("Mcp-Name", name));
         }
         self.post(&headers, body.to_string())

@@ -21,9 +21,8 @@ mod stall;
 
 use crate::ending::Ending;
 use crate::limits::ServerLimits;
-use crate::port::AgentPort;
+use crate::port::{AgentPort, Served};
 use crate::server::AgentServer;
-use policy::Localize;
 use rmcp::ServerHandler;
 use runtime::service::ClientId;
 use std::io;
@@ -114,30 +113,23 @@ impl HttpServer {
     /// within 2 s, every run is stopped safely, and only then this returns (DESIGN §16.1).
     pub async fn serve(
         self,
-        service: impl AgentPort,
-        localize: Arc<dyn Localize>,
-        limits: ServerLimits,
+        served: Served<impl AgentPort>,
         http: HttpLimits,
         log: Option<RequestLog>,
         shutdown: CancellationToken,
     ) {
-        let service = Arc::new(service);
         let ending = Ending::default();
         // Waiting for news would keep a connection busy for nothing: each request stands alone.
         let limits = ServerLimits {
             status_wait: Duration::ZERO,
-            ..limits
+            ..served.limits
         };
-        let server = AgentServer::new(
-            Arc::clone(&service),
-            localize,
-            limits,
-            HTTP_CLIENT,
-            ending.clone(),
-        );
+        let served = Served { limits, ..served };
+        let server = AgentServer::new(served, HTTP_CLIENT, ending.clone());
+        let ended = server.clone();
         self.serve_handler(server, limits, http, log, ending, shutdown)
             .await;
-        service.client_gone(HTTP_CLIENT).await;
+        ended.client_gone().await;
     }
 
     /// The same stack in front of another handler than ours: what the conformance suite's fixture is served with.

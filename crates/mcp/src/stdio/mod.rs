@@ -11,13 +11,10 @@ mod output;
 mod transport;
 
 use crate::ending::Ending;
-use crate::limits::ServerLimits;
-use crate::port::AgentPort;
+use crate::port::{AgentPort, Served};
 use crate::server::AgentServer;
-use policy::Localize;
 use rmcp::service::{QuitReason, ServerInitializeError, serve_server_with_ct};
 use runtime::service::ClientId;
-use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
@@ -55,9 +52,7 @@ pub enum McpFault {
 /// # Errors
 /// A panic in the protocol loop, or an SDK failure before the first request. Nothing a client sends leads to one.
 pub async fn serve_stdio<R, W>(
-    service: impl AgentPort,
-    localize: Arc<dyn Localize>,
-    limits: ServerLimits,
+    served: Served<impl AgentPort>,
     stdin: R,
     stdout: W,
     shutdown: CancellationToken,
@@ -66,18 +61,12 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let service = Arc::new(service);
     let ending = Ending::default();
     let (output, writer) = output::open(stdout, ending.clone());
     let transport =
-        transport::LineTransport::new(stdin, limits.max_line_bytes, output, ending.clone());
-    let server = AgentServer::new(
-        Arc::clone(&service),
-        localize,
-        limits,
-        STDIO_CLIENT,
-        ending.clone(),
-    );
+        transport::LineTransport::new(stdin, served.limits.max_line_bytes, output, ending.clone());
+    let server = AgentServer::new(served, STDIO_CLIENT, ending.clone());
+    let ended = server.clone();
     // A child token, because the SDK cancels the one it is given when it ends.
     let protocol = speak(server, transport, shutdown.child_token());
     let work = async {
@@ -92,7 +81,7 @@ where
         end = work => end,
         never = ending.timing(&shutdown) => match never {},
     };
-    service.client_gone(STDIO_CLIENT).await;
+    ended.client_gone().await;
     end.map(|()| {
         if shutdown.is_cancelled() {
             ServeEnd::Shutdown

@@ -2,7 +2,7 @@
 
 use crate::fake::Fake;
 use crate::texts::Shipped;
-use mcp::{McpFault, ServeEnd, ServerLimits, serve_stdio};
+use mcp::{McpFault, ServeEnd, Served, ServerLimits, TaskParts, serve_stdio};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,14 +38,31 @@ impl Client {
     }
 
     pub(crate) fn start_with(fake: &Fake, language: &'static str, limits: ServerLimits) -> Self {
+        Self::serve(fake, language, limits, None)
+    }
+
+    /// A server that offers tasks.
+    pub(crate) fn with_tasks(fake: &Fake, tasks: &TaskParts) -> Self {
+        Self::serve(fake, "en", limits(), Some(tasks.clone()))
+    }
+
+    fn serve(
+        fake: &Fake,
+        language: &'static str,
+        limits: ServerLimits,
+        tasks: Option<TaskParts>,
+    ) -> Self {
         let (input, server_input) = tokio::io::duplex(1 << 20);
         let (server_output, output) = tokio::io::duplex(1 << 20);
         let shutdown = CancellationToken::new();
         let localize = Arc::new(Shipped::new(language));
         let server = tokio::spawn(serve_stdio(
-            fake.clone(),
-            localize,
-            limits,
+            Served {
+                service: fake.clone(),
+                localize,
+                limits,
+                tasks,
+            },
             server_input,
             server_output,
             shutdown.clone(),

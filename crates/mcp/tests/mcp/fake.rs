@@ -6,12 +6,14 @@ use runtime::service::{ClientId, RunRequest, RunState, RunStatus, Submitted, Tok
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::watch;
 
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) runs: HashMap<RunId, RunStatus>,
     pub(crate) submitted: Vec<RunRequest>,
     pub(crate) gone: Vec<ClientId>,
+    pub(crate) cancelled: Vec<RunId>,
     /// What every submit is refused with.
     pub(crate) refuse: Option<Refusal>,
     /// How long the runtime takes for each answer.
@@ -23,11 +25,26 @@ pub(crate) struct State {
 
 /// Clones share their state.
 #[derive(Clone, Default)]
-pub(crate) struct Fake(Arc<Mutex<State>>);
+pub(crate) struct Fake(Arc<Mutex<State>>, Arc<watch::Sender<()>>);
 
 impl Fake {
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.0.lock().unwrap())
+    }
+
+    /// Wakes who waits for an end.
+    pub(crate) fn changed(&self) {
+        self.1.send_replace(());
+    }
+
+    /// Ends a run as the runtime would.
+    pub(crate) fn end(&self, run: RunId, state: RunState, result: &str) {
+        self.with(|known| {
+            let status = known.runs.get_mut(&run).unwrap();
+            status.state = state;
+            status.result = Some(result.to_owned());
+        });
+        self.changed();
     }
 
     /// A run as the runtime would show it after planning.
@@ -101,7 +118,41 @@ impl AgentPort for Fake {
         })
     }
 
+    async fn cancel(&self, run: RunId) -> Result<(), Refusal> {
+        self.with(|state| {
+            state.cancelled.push(run);
+            match state.runs.get_mut(&run) {
+                Some(status) => status.state = RunState::Cancelled,
+                None => {
+                    return Err(Refusal::new(Code::TaskNotFound, "task_id", run.to_string()));
+                }
+            }
+            Ok(())
+        })?;
+        self.changed();
+        Ok(())
+    }
+
+    async fn ended(&self, run: RunId) -> Option<RunStatus> {
+        let mut changes = self.1.subscribe();
+        loop {
+            let status = self.with(|state| state.runs.get(&run).cloned())?;
+            if status.state.is_terminal() {
+                return Some(status);
+            }
+            changes.changed().await.ok()?;
+        }
+    }
+
     async fn client_gone(&self, client: ClientId) {
-        self.with(|state| state.gone.push(client));
+        self.with(|state| {
+            state.gone.push(client);
+            for status in state.runs.values_mut() {
+                if !status.state.is_terminal() {
+                    status.state = RunState::Cancelled;
+                }
+            }
+        });
+        self.changed();
     }
 }

@@ -4,7 +4,7 @@ use crate::client::limits;
 use crate::fake::Fake;
 use crate::texts::Shipped;
 use mcp::http::RequestLog;
-use mcp::{HttpLimits, HttpServer, ServerLimits};
+use mcp::{HttpLimits, HttpServer, Served, ServerLimits, TaskParts};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -67,12 +67,33 @@ impl Http {
         http: HttpLimits,
         log: Option<RequestLog>,
     ) -> Self {
+        Self::serve(fake, limits, http, log, None)
+    }
+
+    /// A server that offers tasks.
+    pub(crate) fn with_tasks(fake: &Fake, tasks: &TaskParts) -> Self {
+        let tasks = Some(tasks.clone());
+        Self::serve(fake, limits(), HttpLimits::default(), None, tasks)
+    }
+
+    fn serve(
+        fake: &Fake,
+        limits: ServerLimits,
+        http: HttpLimits,
+        log: Option<RequestLog>,
+        tasks: Option<TaskParts>,
+    ) -> Self {
         let server = HttpServer::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = server.address();
         let shutdown = CancellationToken::new();
         let localize = Arc::new(Shipped::new("en"));
-        let server =
-            tokio::spawn(server.serve(fake.clone(), localize, limits, http, log, shutdown.clone()));
+        let served = Served {
+            service: fake.clone(),
+            localize,
+            limits,
+            tasks,
+        };
+        let server = tokio::spawn(server.serve(served, http, log, shutdown.clone()));
         Self {
             address,
             shutdown,
@@ -102,13 +123,15 @@ impl Http {
 
     /// A request of a client of 2026-07-28, with the headers it needs.
     pub(crate) async fn modern(&self, method: &str, mut params: Value) -> Reply {
-        params["_meta"] = crate::client::modern();
+        if params["_meta"].is_null() {
+            params["_meta"] = crate::client::modern();
+        }
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let mut headers = vec![
             ("MCP-Protocol-Version", "2026-07-28"),
             ("Mcp-Method", method),
         ];
-        if let Some(name) = params["name"].as_str() {
+        if let Some(name) = params["name"].as_str().or(params["taskId"].as_str()) {
             headers.push(("Mcp-Name", name));
         }
         self.post(&headers, body.to_string()).await

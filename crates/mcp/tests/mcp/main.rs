@@ -13,4 +13,5 @@ mod lifecycle;
 mod listing;
 mod results;
 mod stdio;
+mod tasks;
 mod texts;

@@ -218,6 +218,12 @@ pub(super) fn may_write(parent: &Dir, name: &Path) -> bool {
         .map_or(true, |metadata| !metadata.permissions().readonly())
 }
 
+/// Now, in nanoseconds since 1970, as the times of files have it; 0 before.
+pub(super) fn now_ns() -> i128 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| i128::try_from(now.as_nanos()).unwrap_or(0))
+}
+
 /// An operating system error as the refusal that tells the model what it means.
 pub(super) fn refused(
     error: &io::Error,

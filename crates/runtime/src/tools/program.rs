@@ -152,8 +152,12 @@ impl Walker {
         if let Some(sha256) = self.hashes.lock().ok().and_then(|hashes| known(&hashes)) {
             return Ok(sha256);
         }
+        let start = os::now_ns();
         let sha256 = hash(file, identity)?;
-        if let Ok(mut hashes) = self.hashes.lock() {
+        // What has just changed may change again and look the same.
+        if identity.is_settled_at(start)
+            && let Ok(mut hashes) = self.hashes.lock()
+        {
             hashes.insert(identity, sha256);
         }
         Ok(sha256)
@@ -199,5 +203,53 @@ fn name_the_right(refusal: Refusal, arguments: &ToolArguments) -> Refusal {
     match (refusal.code, refusal.required, wanted) {
         (Code::PathDenied, None, Some(right)) => refusal.requiring(right),
         _ => refusal,
+    }
+}
+
+#[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+mod tests {
+    use super::*;
+    use policy::effective::{Ceiling, EntryKind, SandboxMode};
+
+    /// X-HASH: bytes that were read of a file that has just changed are not kept for the next launch; it could change again and
+    /// look the same.
+    #[test]
+    fn x_hash_what_just_changed_is_read_at_each_launch() {
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().canonicalize().unwrap();
+        let policy = policy::PolicyDraft::preset(SandboxMode::ReadOnly, &base)
+            .freeze(&Ceiling::mode(SandboxMode::ReadOnly))
+            .unwrap();
+        let walker = Walker::open(&policy).unwrap();
+        let fresh = base.join("fresh");
+        std::fs::copy("/bin/true", &fresh).unwrap();
+        let kept = |path: &Path| {
+            let resolved = path.canonicalize().unwrap();
+            let identity = identity(&open_program(&resolved).unwrap()).unwrap();
+            let entry = EntryExecutable {
+                alias: "tool".to_owned(),
+                kind: EntryKind::Program,
+                logical: resolved.clone(),
+                resolved,
+                sha256: Sha256Digest([0; 32]),
+                identity: identity.never_the_same(),
+                runtime_root: None,
+            };
+            let facts = walker.entry_facts(RehashRule::OnChange, &entry).unwrap();
+            assert!(
+                matches!(
+                    facts,
+                    ProgramFacts::Alias {
+                        sha256: Some(_),
+                        ..
+                    }
+                ),
+                "it was read"
+            );
+            walker.hashes.lock().unwrap().contains_key(&identity)
+        };
+        assert!(!kept(&fresh));
+        assert!(kept(Path::new("/bin/true")), "control");
     }
 }

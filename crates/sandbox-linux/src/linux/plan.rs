@@ -466,7 +466,13 @@ pub(crate) fn plan(policy: &EffectivePolicy) -> Result<Plan, SandboxError> {
 }
 
 fn look(path: &Path) -> Result<Metadata, SandboxError> {
-    std::fs::symlink_metadata(path).map_err(|_| bad_root(Code::FileNotFound, "sandbox root", path))
+    std::fs::symlink_metadata(path).map_err(|error| {
+        let code = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => Code::PermissionDenied,
+            _ => Code::FileNotFound,
+        };
+        bad_root(code, "sandbox root", path)
+    })
 }
 
 /// Where nothing is granted but, perhaps, something below.

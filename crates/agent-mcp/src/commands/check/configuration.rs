@@ -1,8 +1,10 @@
 //! Which configuration is used and why, what lies beside it, and what is worth knowing about what it says.
 
-use super::report::{Mark, Report};
+use super::report::{Mark, Report, both};
 use crate::deployment::applied::{Store, differences};
-use crate::deployment::{Deployment, DeploymentError, Discovery, Found, local_file};
+use crate::deployment::{
+    Deployment, DeploymentError, Discovery, Found, Hashes, Judged, local_file,
+};
 use crate::exit;
 use crate::locale::Locale;
 use policy::config::Config;
@@ -10,7 +12,12 @@ use policy::{Localize, Message, SandboxMode};
 use serde_json::json;
 
 /// Whether it is applied as it is now; what differs, object by object. Not applied yet is no warning: that is the next step.
-pub(super) fn applied(report: &mut Report, locale: &Locale, deployment: &Deployment) {
+pub(super) fn applied(
+    report: &mut Report,
+    locale: &Locale,
+    deployment: &Deployment,
+    hashes: &Hashes,
+) {
     let Some(now) = &deployment.snapshot else {
         return;
     };
@@ -30,6 +37,11 @@ pub(super) fn applied(report: &mut Report, locale: &Locale, deployment: &Deploym
     let message = Message::new(id).with("config", now.config.display());
     let data = json!({ "applied": id == "show.is_applied" });
     report.add_with(mark, "applied", locale.text(&message), data);
+    if let Some(problem) = hashes.problem() {
+        let detail = both(locale, &problem.message(), &problem.hint());
+        let data = json!({ "code": problem.code.as_str() });
+        report.add_with(Mark::Warning, "applied", detail, data);
+    }
     for difference in differences {
         let detail = format!("{}: {}", difference.object, difference.values());
         report.add_with(Mark::Warning, "applied", detail, json!(difference));
@@ -37,11 +49,17 @@ pub(super) fn applied(report: &mut Report, locale: &Locale, deployment: &Deploym
 }
 
 /// The file that is used, and those that were seen and passed over.
-pub(super) fn discovered(report: &mut Report, locale: &Locale, discovery: &Discovery) {
+pub(super) fn discovered(
+    report: &mut Report,
+    locale: &Locale,
+    discovery: &Discovery,
+    judged: Judged,
+) {
     if let Some(found) = &discovery.found {
         let id = match found {
             Found::Named(_) => "check.config_named",
-            Found::InPlace(_) => "check.config_project",
+            Found::InPlace(_) if judged == Judged::Yes => "check.config_project",
+            Found::InPlace(_) => "check.config_not_applied",
             Found::Own(_) => "check.config_user",
             Found::System(_) => "check.config_system",
         };

@@ -1,15 +1,26 @@
 //! Ollama and the configured model. Never more than a warning (SPEC §15): both may be there later.
 
 use super::report::{Mark, Report, both};
+use crate::deployment::Judged;
 use crate::locale::Locale;
 use crate::models::{AskProblem, Details, Model, NO_MODEL, Server, ask, is_same, similar};
 use policy::config::{Config, Think};
 use policy::{Code, Localize, Message};
 use serde_json::{Value, json};
 
-pub(super) fn rows(report: &mut Report, locale: &Locale, config: &Config) {
+/// Where an Ollama listens that nobody has configured.
+const USUAL: [&str; 2] = ["http://localhost:11434/", "http://127.0.0.1:11434/"];
+
+/// Where nobody has judged the configuration only the usual Ollama of this machine is asked, which is no secret and no way out.
+pub(super) fn rows(report: &mut Report, locale: &Locale, config: &Config, judged: Judged) {
     let ollama = &config.ollama;
     let endpoint = ollama.endpoint.as_str();
+    if judged == Judged::NotYet && !USUAL.contains(&endpoint) {
+        let message = Message::new("check.ollama_not_asked").with("endpoint", endpoint);
+        let data = json!({ "endpoint": endpoint, "version": Value::Null });
+        report.add_with(Mark::Warning, "ollama", locale.text(&message), data);
+        return tell_no_model(report, locale, config);
+    }
     match ask(&ollama.endpoint, Details::Named(&ollama.model)) {
         Ok(server) => {
             let message = Message::new("check.ollama")
@@ -32,10 +43,15 @@ pub(super) fn rows(report: &mut Report, locale: &Locale, config: &Config) {
             };
             let data = json!({ "endpoint": endpoint, "version": Value::Null });
             report.add_with(Mark::Warning, "ollama", detail, data);
-            if ollama.model == NO_MODEL {
-                report.add(Mark::Warning, "model", locale.text(&no_model(config, &[])));
-            }
+            tell_no_model(report, locale, config);
         }
+    }
+}
+
+/// What can be said about the model without a server.
+fn tell_no_model(report: &mut Report, locale: &Locale, config: &Config) {
+    if config.ollama.model == NO_MODEL {
+        report.add(Mark::Warning, "model", locale.text(&no_model(config, &[])));
     }
 }
 

@@ -5,14 +5,14 @@ use crate::compose::Running;
 use crate::deployment::Deployment;
 use crate::terminal::Terminal;
 use mcp::http::{ENDPOINT, RequestEntries, RequestLog, request_log};
-use mcp::{BindFault, HttpLimits, HttpServer, ServerLimits};
+use mcp::{BindFault, HttpLimits, HttpServer, Served};
 use policy::config::Config;
-use policy::{Blame, Code, Fault, Localize, Message};
+use policy::{Blame, Code, Fault, Message};
 use record::AtomicFile;
 use record::logs::HttpLog;
+use runtime::AgentService;
 use serde::Serialize;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -38,8 +38,7 @@ pub async fn serve(
     running: &Running,
     deployment: &Deployment,
     config: &Config,
-    texts: Arc<dyn Localize>,
-    limits: ServerLimits,
+    served: Served<AgentService>,
     shutdown: CancellationToken,
 ) -> Result<(), Fault> {
     let (log, writer) = match running.http_log(config, deployment)? {
@@ -49,7 +48,7 @@ pub async fn serve(
         }
         None => (None, None),
     };
-    let outcome = open_and_serve(running, config, texts, limits, log, shutdown).await;
+    let outcome = open_and_serve(running, config, served, log, shutdown).await;
     // The last sender is gone, so the writer ends after what is waiting.
     if let Some(writer) = writer
         && writer.join().is_err()
@@ -62,8 +61,7 @@ pub async fn serve(
 async fn open_and_serve(
     running: &Running,
     config: &Config,
-    texts: Arc<dyn Localize>,
-    limits: ServerLimits,
+    served: Served<AgentService>,
     log: Option<RequestLog>,
     shutdown: CancellationToken,
 ) -> Result<(), Fault> {
@@ -75,12 +73,11 @@ async fn open_and_serve(
     let server = HttpServer::bind(address).map_err(|error| unavailable(address, &error))?;
     let url = format!("http://{}{ENDPOINT}", server.address());
     let published = publish(running, &url)?;
-    Terminal::new(texts.as_ref()).warn(&Message::new("serve.http_ready").with("url", &url));
+    Terminal::new(served.localize.as_ref())
+        .warn(&Message::new("serve.http_ready").with("url", &url));
     tracing::info!("ready");
     ready::notify(State::Ready);
-    server
-        .serve(running.service(), texts, limits, http, log, shutdown)
-        .await;
+    server.serve(served, http, log, shutdown).await;
     ready::notify(State::Stopping);
     if let Err(error) = published.remove() {
         tracing::warn!(%error, "the published address cannot be removed");

@@ -5,13 +5,15 @@ mod ready;
 
 use super::opening::{Opened, open_applied};
 use crate::cli::{ServeArgs, Transport};
-use crate::compose::{Running, compose};
+use crate::compose::compose;
 use crate::deployment::Narrowing;
 use crate::exit;
 use crate::terminal::Terminal;
+use mcp::Served;
 use policy::config::Transport as Configured;
-use policy::{Blame, Code, Fault, Localize};
+use policy::{Blame, Code, Fault};
 use ready::State;
+use runtime::AgentService;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -85,12 +87,26 @@ pub fn run(arguments: &ServeArgs) -> u8 {
         };
         let shutdown = CancellationToken::new();
         tokio::spawn(stop_on_signal(shutdown.clone()));
-        let texts: Arc<dyn Localize> = locale.clone();
-        let served = match (&deployment.config, http) {
-            (Some(config), true) => {
-                http::serve(&running, &deployment, config, texts, limits, shutdown).await
+        let tasks = deployment
+            .config
+            .as_ref()
+            .map(|config| running.tasks(&config.mcp.tasks));
+        let served = match tasks.transpose() {
+            Ok(tasks) => {
+                let served = Served {
+                    service: running.service(),
+                    localize: locale.clone(),
+                    limits,
+                    tasks,
+                };
+                match (&deployment.config, http) {
+                    (Some(config), true) => {
+                        http::serve(&running, &deployment, config, served, shutdown).await
+                    }
+                    _ => serve_stdio(served, shutdown).await,
+                }
             }
-            _ => serve_stdio(&running, texts, limits, shutdown).await,
+            Err(fault) => Err(fault),
         };
         let stopped = running.stop().await;
         match served.and(stopped) {
@@ -108,24 +124,14 @@ pub fn run(arguments: &ServeArgs) -> u8 {
 
 /// Serves the one client of standard input and output until it is gone or `shutdown`.
 async fn serve_stdio(
-    running: &Running,
-    texts: Arc<dyn Localize>,
-    limits: mcp::ServerLimits,
+    served: Served<AgentService>,
     shutdown: CancellationToken,
 ) -> Result<(), Fault> {
     // Only here: whoever started an HTTP server may go, because its clients are others.
     tokio::spawn(stop_without_parent(shutdown.clone()));
     tracing::info!("ready");
     ready::notify(State::Ready);
-    let served = mcp::serve_stdio(
-        running.service(),
-        texts,
-        limits,
-        tokio::io::stdin(),
-        tokio::io::stdout(),
-        shutdown,
-    )
-    .await;
+    let served = mcp::serve_stdio(served, tokio::io::stdin(), tokio::io::stdout(), shutdown).await;
     ready::notify(State::Stopping);
     served
         .map(drop)
