@@ -1,7 +1,7 @@
 //! Opening what is written: the state directory, this process's instance, the audit key and log.
 
 use crate::deployment::Places;
-use policy::{Blame, Code, Fault, Secret};
+use policy::{Blame, Code, Fault, Message, Secret};
 use record::audit::{AuditKey, AuditLog, KeyError};
 use record::{Instance, StateDirectory, SystemClock};
 use std::sync::Arc;
@@ -82,6 +82,6 @@ pub fn given_key() -> Option<Result<AuditKey, KeyError>> {
 }
 
 /// A failure of the books.
-pub fn fault(code: Code, place: &std::path::Path, detail: impl ToString) -> Fault {
-    Fault::new(Blame::Machine, code, place.display().to_string(), detail)
+pub fn fault(code: Code, place: &std::path::Path, why: impl Into<Message>) -> Fault {
+    Fault::because(Blame::Machine, code, place.display().to_string(), why)
 }

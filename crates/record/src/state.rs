@@ -1,7 +1,7 @@
 //! The state directory (X-STATE): small files that must outlive a crash, for this user only.
 
 use crate::private::{self, Exposure};
-use policy::{Blame, Code, Fault};
+use policy::{Blame, Code, Fault, Message};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::{self, File, TryLockError};
@@ -86,6 +86,30 @@ impl StateError {
         Code::StateUnusable
     }
 
+    /// What is wrong, for people.
+    pub fn reason(&self) -> Message {
+        let of = |id: &'static str, path: &Path| Message::new(id).with("path", path.display());
+        match self {
+            Self::Symlink { path } => of("reason.own_link", path),
+            Self::WrongKind { path } => of("reason.own_kind", path),
+            Self::ForeignOwner { path, owner } => {
+                of("reason.own_foreign", path).with("owner", owner)
+            }
+            Self::OpenToOthers { path, mode } => {
+                of("reason.own_open", path).with("mode", format!("{mode:o}"))
+            }
+            Self::TooLarge { path, limit } => of("reason.own_too_large", path).with("limit", limit),
+            Self::NameInvalid { name } => Message::new("reason.own_name").with("name", name),
+            Self::Damaged { path, reason } => of("reason.own_damaged", path).with("detail", reason),
+            Self::NoInstanceLeft { limit } => {
+                Message::new("reason.own_instances").with("limit", limit)
+            }
+            Self::Io { path, source, .. } => {
+                of("reason.of_path", path).with_message("reason", Message::of_io(source))
+            }
+        }
+    }
+
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| {
             let path = path.to_owned();
@@ -140,7 +164,13 @@ impl StateError {
 
 impl From<StateError> for Fault {
     fn from(error: StateError) -> Self {
-        Self::new(Blame::Machine, error.code(), error.target(), &error)
+        Self::because(Blame::Machine, error.code(), error.target(), error)
+    }
+}
+
+impl From<StateError> for Message {
+    fn from(error: StateError) -> Self {
+        error.reason()
     }
 }
 

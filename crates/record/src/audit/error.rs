@@ -2,7 +2,7 @@
 
 use super::key::KeyError;
 use crate::state::StateError;
-use policy::{Blame, Code, Fault};
+use policy::{Blame, Code, Fault, Message};
 use std::io;
 
 /// A write that failed. After it, the log takes nothing more.
@@ -95,18 +95,43 @@ impl AuditError {
     }
 }
 
+impl From<AuditError> for Message {
+    fn from(error: AuditError) -> Self {
+        match error {
+            AuditError::Key(error) => error.reason(),
+            AuditError::State(error) => error.reason(),
+            AuditError::Invalid { file, .. } => Self::new("reason.log_invalid").with("file", file),
+            AuditError::RecordTooLarge { bytes, limit } => Self::new("reason.record_too_large")
+                .with("bytes", bytes)
+                .with("limit", limit),
+            AuditError::NotJson(error) => Self::new("reason.record_no_json").with("detail", error),
+            AuditError::Unwritable(failure) => {
+                let error = failure.errno.map_or_else(
+                    || io::Error::from(failure.kind),
+                    io::Error::from_raw_os_error,
+                );
+                Self::of_io(&error)
+            }
+            AuditError::Closed => Self::new("reason.log_closed"),
+        }
+    }
+}
+
 impl From<AuditError> for Fault {
     fn from(error: AuditError) -> Self {
         match error {
             AuditError::Key(error) => error.into(),
             AuditError::State(error) => error.into(),
             AuditError::Invalid { ref file, .. } => {
-                Self::new(Blame::Machine, error.code(), file, &error)
+                let file = file.clone();
+                Self::because(Blame::Machine, error.code(), file, error)
             }
             AuditError::RecordTooLarge { .. } | AuditError::NotJson(_) | AuditError::Closed => {
-                Self::new(Blame::Us, error.code(), "audit", &error)
+                Self::because(Blame::Us, error.code(), "audit", error)
             }
-            AuditError::Unwritable(_) => Self::new(Blame::Machine, error.code(), "audit", &error),
+            AuditError::Unwritable(_) => {
+                Self::because(Blame::Machine, error.code(), "audit", error)
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::private::{self, Exposure};
 use crate::state::StateDirectory;
 use hmac::{Hmac, KeyInit, Mac};
-use policy::{Blame, Code, Fault, Secret};
+use policy::{Blame, Code, Fault, Message, Secret};
 use sha2::Sha256;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -82,6 +82,31 @@ impl KeyError {
         Code::KeyUnusable
     }
 
+    /// What is wrong, for people.
+    pub fn reason(&self) -> Message {
+        let of = |id: &'static str, path: &Path| Message::new(id).with("path", path.display());
+        match self {
+            Self::Missing { path } => of("reason.own_missing", path),
+            Self::MissingWithLogs { path, log } => {
+                of("reason.key_missing_with_logs", path).with("log", log.display())
+            }
+            Self::Symlink { path } => of("reason.own_link", path),
+            Self::WrongKind { path } => of("reason.own_kind", path),
+            Self::ForeignOwner { path, owner } => {
+                of("reason.own_foreign", path).with("owner", owner)
+            }
+            Self::OpenToOthers { path, mode } => {
+                of("reason.own_open", path).with("mode", format!("{mode:o}"))
+            }
+            Self::Malformed { origin } => {
+                Message::new("reason.key_malformed").with("origin", origin)
+            }
+            Self::Io { path, source, .. } => {
+                of("reason.of_path", path).with_message("reason", Message::of_io(source))
+            }
+        }
+    }
+
     fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| {
             let path = path.to_owned();
@@ -116,7 +141,13 @@ impl From<KeyError> for Fault {
             KeyError::Malformed { .. } => Blame::Configuration,
             _ => Blame::Machine,
         };
-        Self::new(blame, error.code(), error.target(), &error)
+        Self::because(blame, error.code(), error.target(), error)
+    }
+}
+
+impl From<KeyError> for Message {
+    fn from(error: KeyError) -> Self {
+        error.reason()
     }
 }
 

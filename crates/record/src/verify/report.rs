@@ -1,6 +1,6 @@
 //! What a verification found.
 
-use policy::{Blame, Code, Fault};
+use policy::{Blame, Code, Fault, Message};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,15 @@ impl VerifyError {
 impl From<VerifyError> for Fault {
     fn from(error: VerifyError) -> Self {
         let target = error.path.display().to_string();
-        Self::new(Blame::Machine, error.code(), target, &error)
+        Self::because(Blame::Machine, error.code(), target, error)
+    }
+}
+
+impl From<VerifyError> for Message {
+    fn from(error: VerifyError) -> Self {
+        Self::new("reason.of_path")
+            .with("path", error.path.display())
+            .with_message("reason", Self::of_io(&error.source))
     }
 }
 

@@ -59,17 +59,14 @@ impl Report {
     }
 
     pub(super) fn write(self, outcome: &Outcome) -> Result<(), Fault> {
-        let failed = |error: &dyn std::fmt::Display| {
-            crate::books::fault(Code::ToolFailed, Path::new("--report-file"), error)
-        };
+        let failed =
+            |error: Error| crate::books::fault(Code::ToolFailed, Path::new("--report-file"), error);
         let object = match self {
             Self::Nowhere => return Ok(()),
-            _ => serde_json::to_value(outcome).map_err(|error| failed(&error))?,
+            _ => serde_json::to_value(outcome).map_err(|error| failed(error.into()))?,
         };
         match self {
-            Self::File(mut file) => {
-                writeln!(file, "{}", json_line(&object)).map_err(|error| failed(&error))
-            }
+            Self::File(mut file) => writeln!(file, "{}", json_line(&object)).map_err(failed),
             _ => {
                 err(&json_line(&object));
                 Ok(())

@@ -105,7 +105,7 @@ fn publish(running: &Running, url: &str) -> Result<AtomicFile, Fault> {
     };
     write().map_err(|error: record::StateError| {
         let directory = running.instance().directory().display().to_string();
-        Fault::new(Blame::Machine, error.code(), directory, error)
+        Fault::because(Blame::Machine, error.code(), directory, error)
     })
 }
 

@@ -210,7 +210,7 @@ fn unusable(path: &Path, error: &StateError) -> Fault {
         StateError::OpenToOthers { path, mode } => Message::new("applied.open")
             .with("path", path.display())
             .with("mode", format!("{mode:o}")),
-        other => return crate::books::fault(other.code(), path, other),
+        other => return crate::books::fault(other.code(), path, other.reason()),
     };
     fault(path, message)
 }
