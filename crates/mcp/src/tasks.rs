@@ -135,8 +135,19 @@ impl<P: AgentPort> Tasks<P> {
         let mut message = None;
         if !record.is_finished() && self.records.is_mine(&record) {
             match self.port.status(record.id, None).await {
-                // Over, and its record about to be written.
-                Ok(status) if status.state.is_terminal() => record.outcome = self.outcome(&status),
+                // Over, and its record about to be written: what is told must stay true, whatever happens to this process.
+                Ok(status) if status.state.is_terminal() => {
+                    let (run, outcome) = (record.id, self.outcome(&status));
+                    let written = self.on_disk(move |records| {
+                        records.finish(run, outcome)?;
+                        records.get(run)
+                    });
+                    match written.await {
+                        Ok(Some(written)) => record = written,
+                        Ok(None) => return Err(unknown()),
+                        Err(error) => return Err(unusable(record.id, &error)),
+                    }
+                }
                 Ok(status) => {
                     let text = self.localize.text(&status.message);
                     message = Some(result_text::one_line(&text));
@@ -223,18 +234,11 @@ impl<P: AgentPort> Tasks<P> {
         if !are_known(context) {
             return Err(ErrorData::method_not_found::<M>());
         }
-        let unknown = || ErrorData::invalid_params("taskId: there is no such task", None);
         let id: RunId = id.parse().map_err(|_| unknown())?;
         match self.on_disk(move |records| records.get(id)).await {
             Ok(Some(record)) => Ok(record),
             Ok(None) => Err(unknown()),
-            Err(error) => {
-                tracing::error!(run = %id, %error, "a task's record cannot be used");
-                Err(ErrorData::internal_error(
-                    "the task's record cannot be used",
-                    None,
-                ))
-            }
+            Err(error) => Err(unusable(id, &error)),
         }
     }
 
@@ -249,6 +253,15 @@ impl<P: AgentPort> Tasks<P> {
             Err(panic) => Err(panic.to_string()),
         }
     }
+}
+
+fn unknown() -> ErrorData {
+    ErrorData::invalid_params("taskId: there is no such task", None)
+}
+
+fn unusable(run: RunId, error: &str) -> ErrorData {
+    tracing::error!(%run, error, "a task's record cannot be used");
+    ErrorData::internal_error("the task's record cannot be used", None)
 }
 
 /// The two names that the tools know it by.
