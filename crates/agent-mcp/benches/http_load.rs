@@ -105,9 +105,16 @@ fn start(base: &std::path::Path, model: SocketAddr) -> (Server, SocketAddr) {
     std::fs::write(&config, yaml).unwrap();
     let program =
         std::env::var_os("AGENT_MCP").unwrap_or_else(|| env!("CARGO_BIN_EXE_agent-mcp").into());
-    let mut child = Command::new(program)
-        .args(["serve", "--config"])
-        .arg(&config)
+    // The user's store is a place of the bench's own.
+    let command = |words: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(words).arg("--config").arg(&config);
+        command.env("XDG_STATE_HOME", base.join("user"));
+        command
+    };
+    let applied = command(&["apply", "--yes"]).output().unwrap();
+    assert!(applied.status.success(), "{applied:?}");
+    let mut child = command(&["serve"])
         .stdin(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
